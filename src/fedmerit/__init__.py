@@ -1,6 +1,6 @@
-"""fedmerit: federated learning in which a client's weight is earned.
+"""fedmerit: federated learning in which clients are weighted by priorities that you set, with a reason per weight.
 
-The public names are here, each imported from its room when it is first used, so that `import fedmerit` stays quick:
+All public names are available here. Each is imported on first use, so that `import fedmerit` is fast:
 
 >>> import fedmerit
 >>> fedmerit.prioritized(fedmerit.LD, fedmerit.DS).priority
@@ -136,9 +136,12 @@ __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported from its room; afterwards it is found without asking again."""
+    """Import a public name from its module on first use."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'fedmerit' has no attribute {name!r}; everything else is imported from its room")
+        raise AttributeError(
+            f"module 'fedmerit' has no attribute {name!r}; dir(fedmerit) lists the public names, and other names are "
+            "imported from their module"
+        )
     value = getattr(importlib.import_module(f"fedmerit.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -75,7 +75,7 @@ def test_planted_groups_are_found_and_serve_their_clients(task: Task, tmp_path: 
     without = played(task, ifca(2, warmup_rounds=0), rounds=8)
     assert {one.group for one in without.explain(8)} == {0}, "all chose the same"
     assert {path.name for path in (tmp_path / "run" / "clusters").iterdir()} == {"0.safetensors", "1.safetensors"}
-    with pytest.raises(ConfigError, match="this run has 2 models"):
+    with pytest.raises(ConfigError, match="this run has 2 cluster models"):
         run.predict(task.federation.test.x[:1])
 
 
@@ -183,7 +183,7 @@ def test_parts_that_need_one_model_are_refused(changed: dict[str, Any]):
 def test_what_cannot_choose_is_refused_before_a_run():
     with pytest.raises(ConfigError, match="predict_proba"):
         federate(small_task(), ifca(), rounds=1)
-    with pytest.raises(ConfigError, match="choose among several"):
+    with pytest.raises(ConfigError, match="one model that all clients share"):
         Merit(ifca())
     made = small_task(learner=ProbabilisticSoftmax())
     data = replace(made.federation, validation=made.federation.test)

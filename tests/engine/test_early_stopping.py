@@ -46,7 +46,7 @@ def test_a_run_stops_and_says_so() -> None:
     assert [len(values) for values in seen] == [1, 2, 3]
     assert all(0 <= value <= 1 for value in seen[-1])
     assert [record.index for record in records] == [1, 2, 3]
-    assert "stopped: accuracy on validation rows" in next(e for e in run.events() if e.kind == "stopped").text
+    assert "stopped early: validation accuracy is" in next(e for e in run.events() if e.kind == "stopped").text
     assert run.accuracy == records[-1].evaluation.accuracy  # type: ignore[union-attr]
 
 
@@ -58,7 +58,7 @@ def test_a_run_without_reason_to_stop_is_the_same_run() -> None:
 def test_what_early_stopping_needs() -> None:
     with pytest.raises(ConfigError, match="no client has any"):
         federate(small_task(), fedavg(), stop=EarlyStopping())
-    with pytest.raises(ConfigError, match="leave evaluate_every at 1"):
+    with pytest.raises(ConfigError, match="remove evaluate_every"):
         federate(validated_task(), fedavg(), stop=EarlyStopping(), evaluate_every=2)
     with pytest.raises(ConfigError, match="each client has its own"):
         federate(validated_task(), m2f("DS"), stop=EarlyStopping())
@@ -104,7 +104,7 @@ def test_a_run_that_is_resumed_stops_where_it_would_have(tmp_path: Path) -> None
     ("changes", "words"),
     [
         (["task.validation=0.0"], "no client has any"),
-        (["run.evaluate_every=3"], "leave evaluate_every at 1"),
+        (["run.evaluate_every=3"], "remove evaluate_every"),
         (["run.stop={patience=0}"], "run.stop.patience"),
         (["run.stop={patients=3}"], "patients"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import DS, LD, Run, device_aware, fedavg, federate, m2f, prioritized, resume
+from fedmerit import DS, LD, Run, UserError, adaptive, device_aware, fedavg, federate, m2f, prioritized, resume
 from fedmerit.core.collect.collect import default_fraction
 from fedmerit.errors import FolderError, NoteWarning, UnknownName
 from fedmerit.report.html import write_report
@@ -31,8 +31,18 @@ def test_criteria_by_name() -> None:
     assert device_aware("DS", "LD") == device_aware(DS, LD)
     assert m2f("DS").priority == ("DS",)
     assert prioritized("attribute:night").priority == ("attribute:night",)
-    with pytest.raises(UnknownName, match="did you mean 'LD'"):
+    with pytest.raises(UnknownName, match="did you mean one of 'label diversity'"):
         prioritized("LDD")
+
+
+def test_what_is_no_recipe_is_refused_before_anything_runs() -> None:
+    task = small_task(sizes=[5] * 4, tests=[6] * 4)
+    with pytest.raises(TypeError, match=r"must be a Recipe \(got Task\); swap"):
+        federate(fedavg(), task)  # type: ignore[arg-type]
+    for make in (prioritized, device_aware, adaptive):
+        assert make("LD", "DS").normalise == "max"
+        with pytest.raises(UserError, match=r"value of normalise 'maxx' \(did you mean 'max'\?\)"):
+            make("LD", "DS", normalise="maxx")  # type: ignore[arg-type]
 
 
 def test_a_run_into_a_folder_is_read_back_and_reported(tmp_path: Path) -> None:
@@ -65,7 +75,7 @@ def test_each_kind_of_note_warns_once_and_points_at_the_caller() -> None:
         federate(small_task(sizes=(9, 9, 9, 9)), fedavg(), rounds=3)
     notes = [warning for warning in caught if warning.category is NoteWarning]
     assert [str(note.message) for note in notes] == [
-        "round 1: criterion DS does not separate the clients of the round (spread 0.00%)"
+        "round 1: DS is the same for all clients of the round, so it has no effect"
     ]
     assert notes[0].filename == __file__
 

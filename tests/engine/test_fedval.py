@@ -160,7 +160,7 @@ def test_what_a_gate_shuts_out_is_kept_as_it_was_measured():
     assert {one.weight > 0 for one in shut.explain(1)} == {True, False}
     out = next(one for one in shut.explain(1) if not one.weight)
     told = shut.why(client=out.id)
-    assert f"counts 0 instead of {out.facts['validated:parity:sex']:.5g}, since its accuracy at the server" in told
+    assert f"counts as 0 instead of {out.facts['validated:parity:sex']:.5g}" in told
     assert f"is below the gate of {middle:g}" in told
     assert "without the gate" in told
 
@@ -277,7 +277,7 @@ def test_two_classes_are_needed_from_the_start():
     made = digits.federation
     assert made.server is not None
     sexed = replace(made, server=replace(made.server, attributes={"sex": np.arange(100) % 2}))
-    with pytest.raises(DataError, match="two classes; this task has 10"):
+    with pytest.raises(DataError, match="need two classes"):
         federate(Task(sexed, digits.learner), fedval("parity:sex"), rounds=1)
     assert federate(digits, fedval("accuracy", "loss"), rounds=1).accuracy > 0
 
@@ -329,10 +329,10 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     assert {audit["objective"] for audit in told["audits"]} == {"accuracy", "parity:sex"}
     assert "audit of the model" in cli("explain", out, "--round", "2").out
     assert "audit on its test rows" in cli("explain", out, "--round", "2", "--client", "0").out
-    assert "audit at the server" in cli("show", out).out
-    assert set(cli("show", out, "--json").json["audit"]) == {"accuracy", "parity:sex"}
-    assert "parity:ATTRIBUTE" in cli("objectives").out
-    assert any(row["criterion"] == "validated:OBJECTIVE" for row in cli("criteria", "--json").json)
+    assert "audit at the server" in cli("report", out, "--text").out
+    assert set(cli("report", out, "--text", "--json").json["audit"]) == {"accuracy", "parity:sex"}
+    assert "parity:ATTRIBUTE" in cli("list", "objectives").out
+    assert any(row["criterion"] == "validated:OBJECTIVE" for row in cli("list", "criteria", "--json").json)
     for name in ("qffl", "agnostic"):
         plain = ["--set", f"recipe={{name='{name}'}}"]
         assert cli("run", config, "--out", tmp_path / name, *plain).code == 0

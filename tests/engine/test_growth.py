@@ -68,7 +68,7 @@ def weighed(clients: int, folder: Path) -> Callable[[], object]:
 
     def work() -> None:
         table = read_criteria(file)
-        weigh(table.columns(["LD", "DS"], []), ("LD", "DS"), RECIPE.score, "max", np.ones(clients))
+        weigh(table.columns(["LD", "DS"]), ("LD", "DS"), RECIPE.score, "max", np.ones(clients))
 
     return work
 

@@ -42,7 +42,7 @@ def test_a_round_that_cannot_do_without_anybody_waits(tmp_path: Path):
 
 
 def test_a_key_without_effect_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match="delays have no effect where everybody is waited for"):
+    with pytest.raises(ConfigError, match="delays have no effect without a timeout"):
         settings(delays={"share": 0.5})
     with pytest.raises(ConfigError, match=r"run.wait has no effect on this machine"):
         run_config(settings(wait={"seconds": 5.0}), tmp_path / "run")

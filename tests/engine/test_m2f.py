@@ -255,7 +255,7 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     out = tmp_path / "run"
     told = cli("run", config, "--out", out).out
     assert "2 groups" in told
-    assert "rewards taken" in told
+    assert "rewards accepted" in told
     round = cli("explain", out, "--round", "2", "--json").json
     assert round["groups"]["number"] == 2
     assert all(client["reward"]["entries"] > 0 for client in round["clients"])
@@ -265,12 +265,12 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     client = cli("explain", out, "--round", "2", "--client", str(round["clients"][0]["id"])).out
     assert "of group 1 of 2 in round 2" in client
     assert "reward:" in client
-    assert "groups:" in cli("show", out).out
-    assert cli("show", out, "--json").json["groups"]["rewards"] > 0
-    accounts = cli("fairness", out, "--level", "0.5", "--json").json
+    assert "groups:" in cli("report", out, "--text").out
+    assert cli("report", out, "--text", "--json").json["groups"]["rewards"] > 0
+    accounts = cli("explain", out, "--fairness", "--level", "0.5", "--json").json
     assert [account["rounds"] for account in accounts["accounts"]] == [2, 4, 4, 4] * 2
     assert set(accounts["accuracy_by_rounds_taken_part"]) == {"2", "4"}
-    assert "rank correlation" in cli("fairness", out).out
+    assert "rank correlation" in cli("explain", out, "--fairness").out
     assert cli("report", out, "--out", tmp_path / "report.html").code == 0
 
 
@@ -294,4 +294,4 @@ def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path, c
 
 def test_an_impossible_level_of_fairness(cli: CommandLine, config: Path, tmp_path: Path):
     cli("run", config, "--out", tmp_path / "run", "--set", "run.rounds=1")
-    assert "level" in one_line(cli("fairness", tmp_path / "run", "--level", "2"))
+    assert "level" in one_line(cli("explain", tmp_path / "run", "--fairness", "--level", "2"))

@@ -207,7 +207,7 @@ def test_overrides_name_own_parts_and_drop_what_does_not_go_with_them(module: Pa
             "No module named 'nowhere'; is its folder on",
         ),
         ({"name": "prioritized", "criteria": "own_parts:stale"}, "no attribute 'stale'; name a criterion"),
-        ({"name": "prioritized", "criteria": "own_parts:number"}, "must be a criterion, as @criterion makes them; got"),
+        ({"name": "prioritized", "criteria": "own_parts:number"}, "must be a criterion, as @criterion makes them (got"),
         ({"name": "prioritized", "criteria": "DS", "score": "own_parts:number"}, "'own_parts:number' must be a score"),
         ({"name": "prioritized", "criteria": "DS", "score": "own_parts:nil"}, "no attribute 'nil'; name a score"),
         ({"name": "fedavg", "server": {"optimizer": "own_parts:number"}}, "must be a server optimizer"),

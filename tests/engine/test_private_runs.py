@@ -82,7 +82,7 @@ def test_a_private_run_in_python_needs_a_selection_that_fits() -> None:
 def test_what_a_task_sends_without_noise_is_refused() -> None:
     recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
     for settings, reason in (
-        ({"train": {"algorithm": "scaffold"}}, "clients receive what others sent"),
+        ({"train": {"algorithm": "scaffold"}}, "clients receive control vectors of other clients without noise"),
         ({"centre": "mean"}, "without noise, which .privacy. does not cover; remove task.centre"),
     ):
         with pytest.raises(ConfigError, match=reason):
@@ -96,8 +96,8 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
         ({"privacy": {"noise": 0}}, "privacy.noise: .*greater than 0"),
         ({"privacy": {"delta": 0}}, "privacy.delta: .*greater than 0"),
         ({"privacy": {"clip": -1}}, "privacy.clip: .*greater than 0"),
-        ({"privacy": {"epsilon": 3}}, "takes either noise = 1.1, a multiplier, or epsilon = 4.0, .* both was given"),
-        ({"privacy": {"noise": None}}, "neither was given"),
+        ({"privacy": {"epsilon": 3}}, r"needs either noise or epsilon \(got both\)"),
+        ({"privacy": {"noise": None}}, r"\(got neither\)"),
         ({"privacy": {"accountant": "moments"}}, "'rdp' or 'pld'"),
         ({"privacy": {"quantile": 0.9}}, "quantile has no effect with a fixed clip; set clip = 'adaptive'"),
         ({"privacy": {"clip": "adaptive", "quantile": 1.0}}, "privacy.quantile: .*less than 1"),
@@ -111,5 +111,5 @@ def test_wrong_settings_are_refused(sections: dict[str, Any], message: str) -> N
 
 
 def test_noise_without_a_clip_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"privacy.clip is required, and was not given"):
+    with pytest.raises(ConfigError, match=r"privacy.clip is required"):
         make_config({"privacy": {"noise": 1.1}})

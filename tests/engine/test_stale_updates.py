@@ -104,10 +104,10 @@ def test_over_selection_goes_on_with_the_first(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"wait": {"overselect": 1.3}}, "there are not as many: set fraction to 0.77 or less"),
+        ({"wait": {"overselect": 1.3}}, "is more than all clients; set fraction to 0.77 or less"),
         (
             {"wait": {"overselect": 1.3}, "fraction": 0.5, "selection": "poisson"},
-            "needs a fraction drawn uniformly",
+            "needs uniform selection",
         ),
     ],
 )

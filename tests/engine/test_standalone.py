@@ -78,7 +78,7 @@ def test_gains_of_a_run(task: Task, alone: Run):
 
 
 def test_gains_on_another_budget_or_of_others_are_refused(task: Task, alone: Run):
-    with pytest.raises(UserError, match="same budget: the run was last tested after round 1"):
+    with pytest.raises(UserError, match="same number of rounds: the run was last tested after round 1"):
         gains_of(played(task, fedavg(), rounds=1).ledger, alone.ledger)
     others = load_task("digits", clients=4, partition="iid")
     with pytest.raises(UserError, match="same clients"):

@@ -123,10 +123,10 @@ def test_an_altered_file_of_names_is_noticed(digits: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros((2, 7)), r"does not take rows of shape \(7,\)"),
-        (np.zeros(64), "rows are a table"),
-        (np.full((1, 64), np.nan), "row 0 holds NaN"),
-        ([["a"] * 64], "rows are numbers"),
+        (np.zeros((2, 7)), r"does not accept rows of shape \(7,\)"),
+        (np.zeros(64), "rows must have the shape"),
+        (np.full((1, 64), np.nan), "row 0 has NaN"),
+        ([["a"] * 64], "rows must be numbers"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_in_one_line(digits: Path, x: Any, message: str):
@@ -138,9 +138,9 @@ def test_a_learner_of_ones_own_predicts_and_has_no_names():
     task = small_task()
     run = federate(task, fedavg(), rounds=1, fraction=1.0)
     assert len(run.predict(task.federation.test.x)) == len(task.federation.test.y)
-    with pytest.raises(UserError, match="has no names for its model's parts"):
+    with pytest.raises(UserError, match="does not name the tensors"):
         run.state_dict()
-    with pytest.raises(UserError, match="comes from a TorchLearner"):
+    with pytest.raises(UserError, match="needs a TorchLearner"):
         run.module()
     with pytest.raises(UserError, match="has no method `predict_proba`"):
         run.predict_proba(task.federation.test.x)
@@ -154,12 +154,12 @@ def test_personal_models_are_asked_for_by_client(tmp_path: Path):
         run.predict(x)
     assert len(run.predict(x, client=2)) == 3
     assert run.state_dict(client="3").keys() == find_model("digits-mlp")().state_dict().keys()
-    with pytest.raises(UserError, match="has no personal model here"):
+    with pytest.raises(UserError, match="has no personal model in this run"):
         federate(odd_task(), fedavg(), rounds=1, fraction=1.0).predict(np.zeros((1, 3)), client=0)
 
 
 def test_another_module_is_refused(digits: Path):
-    with pytest.raises(UserError, match="makes another module than the run trained"):
+    with pytest.raises(UserError, match="differs from the one that the run trained"):
         Run.load(digits).module(lambda: nn.Linear(64, 10))
 
 
@@ -198,7 +198,7 @@ def test_parquet_is_read_as_csv_is(cli: CommandLine, digits: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--drop", "ids"], "no column 'ids' to drop (did you mean 'id'?)"), ([], "does not take rows of shape (65,)")],
+    [(["--drop", "ids"], "no column 'ids' to drop (did you mean 'id'?)"), ([], "does not accept rows of shape (65,)")],
 )
 def test_mistakes_of_the_command_are_one_line(
     cli: CommandLine, digits: Path, tmp_path: Path, options: list[str], message: str

@@ -155,7 +155,7 @@ def test_a_vector_beside_the_update_is_checked_too():
 
     fleet.grid.deliver = lie  # type: ignore[attr-defined, method-assign]
     (state,), (record,) = played(fleet, 1)
-    assert "slope holds NaN" in record.dropped[1]
+    assert "slope contains NaN" in record.dropped[1]
     control = state.own["server"]["control"]
     assert np.isfinite(control["shared"]).all()
     assert list(control["clients"]) == ["0"]
@@ -189,7 +189,7 @@ def test_a_learner_without_the_methods_is_refused_by_name():
     ("algorithm", "recipe", "words"),
     [
         ("scaffold", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "towards one global model"),
-        ("feddyn", replace(fedavg(), server=Server(optimizer=Momentum())), "takes its own step"),
+        ("feddyn", replace(fedavg(), server=Server(optimizer=Momentum())), "has its own step"),
         ("feddyn", device_aware(DS, LD), "which a search does not know"),
     ],
 )

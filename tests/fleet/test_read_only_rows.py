@@ -67,5 +67,5 @@ def test_a_learner_that_writes_to_its_rows_is_told():
 
 def test_a_client_that_never_ends_is_left_out_at_the_deadline():
     _, record = played(Hanging(), deadline=5.0)
-    assert record.dropped == {2: "it did not end within 5 s"}
+    assert record.dropped == {2: "it did not finish within 5 s"}
     assert record.ids == (0, 1, 3)

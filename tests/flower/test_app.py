@@ -67,7 +67,7 @@ def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tm
         assert [one.chosen for one in ours.ledger.candidates(round)] == [
             one.chosen for one in theirs.ledger.candidates(round)
         ]
-    assert cli("show", tmp_path / "run").code == 0
+    assert cli("report", tmp_path / "run", "--text").code == 0
 
 
 M2F = ("recipe={name='m2f',criteria=['Participation','SimulatedComputation','DataRatio']}", "run.schedule.epochs=[1,3]")
@@ -135,7 +135,7 @@ def test_a_process_that_is_started_again_is_waited_for_anew(tmp_path: Path):
         made.wait_for("python", "ready")
         made.kill("python")
         made.start("python", "python", "-c", "pass")
-        with pytest.raises(RunFailed, match="never said 'ready'"):
+        with pytest.raises(RunFailed, match="did not log 'ready'"):
             made.wait_for("python", "ready", 30)
     finally:
         made.end()

@@ -94,7 +94,7 @@ def test_without_enrolment_a_second_claim_is_refused_as_long_as_the_first_answer
     grid.copy_node(BAD, to=900)
     one_round(fleet)
     assert fleet.nodes[BAD] == 1000 + BAD
-    assert "which node 1002 is" in fleet.admission.refused[900]
+    assert "which is node 1002" in fleet.admission.refused[900]
     del grid._contexts[1000 + BAD]
     assert one_round(fleet).ids == (0, 1, 2, 3)
     assert fleet.nodes[BAD] == 900
@@ -115,24 +115,28 @@ def test_claims_beyond_what_is_enrolled_are_left_out(keys: list[bytes]):
     fleet.meet(4)
     record = one_round(fleet)
     assert record.ids == (0, 1, 3)
-    assert record.dropped == {2: "fact samples lies in 0..15: 20.0"}
+    assert record.dropped == {2: "fact samples must be in 0..15 (got 20.0)"}
 
 
 def test_the_command_enrolls_lists_and_revokes(tmp_path: Path, cli: CommandLine):
     file = tmp_path / "enrolled.toml"
     pairs = [make_node_key(tmp_path, f"node{place}") for place in range(2)]
-    made = cli("enroll", file, "--client", "0", "--key", pairs[0].public, "--name", "north", "--samples", "120")
+    made = cli(
+        "flower", "enroll", file, "--client", "0", "--key", pairs[0].public, "--name", "north", "--samples", "120"
+    )
     assert made.code == 0
     assert "client 0 north: enrolled, key " in made.out
     assert "samples <= 120" in made.out
-    assert "another key" in one_line(cli("enroll", file, "--client", "0", "--key", pairs[1].public))
-    assert "is client 0's" in one_line(cli("enroll", file, "--client", "1", "--key", pairs[0].public))
-    assert "revoked" in cli("enroll", file, "--client", "0", "--revoke").out
-    assert cli("enroll", file, "--client", "0", "--key", pairs[1].public).code == 0
+    assert "another key" in one_line(cli("flower", "enroll", file, "--client", "0", "--key", pairs[1].public))
+    assert "is enrolled for client 0" in one_line(
+        cli("flower", "enroll", file, "--client", "1", "--key", pairs[0].public)
+    )
+    assert "revoked" in cli("flower", "enroll", file, "--client", "0", "--revoke").out
+    assert cli("flower", "enroll", file, "--client", "0", "--key", pairs[1].public).code == 0
     assert [one.revoked for one in read_enrolment(file).client] == [True, False]
-    assert len(cli("enroll", file).out.splitlines()) == 2
-    assert "no public key" in one_line(cli("enroll", file, "--client", "5", "--key", pairs[0].private))
-    assert "give --client N" in one_line(cli("enroll", file, "--client", "5"))
+    assert len(cli("flower", "enroll", file).out.splitlines()) == 2
+    assert "is not a public key" in one_line(cli("flower", "enroll", file, "--client", "5", "--key", pairs[0].private))
+    assert "give --client N" in one_line(cli("flower", "enroll", file, "--client", "5"))
 
 
 def test_seeds_that_go_out_are_derived_and_not_the_runs():

@@ -257,7 +257,7 @@ def test_a_verdict_that_is_no_number_is_a_refusal(name: str):
 
     record = played(changed(edit), m2f(DS, initial=0.0), kind="train.reward")
     assert not record.rewards.verdicts[BAD].accepted
-    assert "not numbers" in record.rewards.verdicts[BAD].reason
+    assert "must be numbers" in record.rewards.verdicts[BAD].reason
 
 
 def test_the_in_process_grid_is_a_whole_grid():
@@ -272,7 +272,7 @@ def test_the_in_process_grid_is_a_whole_grid():
 def test_waiting_for_clients_has_an_end():
     made = task()
     fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.server(), timeout=0.3)
-    with pytest.raises(RunFailed, match="4 of 9 clients came"):
+    with pytest.raises(RunFailed, match="4 of 9 clients connected"):
         fleet.meet(9, patience=0.3)
 
 

@@ -73,7 +73,7 @@ def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
     done = Run.load(tmp_path / "run")
     (event,) = [event for event in done.events() if event.kind == "stale"]
     assert (event.client, event.round) == (2, 4)
-    assert event.text == "answered after its round: its update of round 2 counts here"
+    assert event.text == "answered late: its update of round 2 counts in this round"
     late = {one.id: one for one in done.explain(4)}[2]
     assert (late.facts["staleness"], late.criteria["Staleness"]) == (2.0, 3**-0.5)
     assert [one.id for one in done.explain(3)] == [0, 1, 3]
@@ -90,7 +90,7 @@ def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
     assert sum(kind == TRAIN for _, kind in grid.asked) == 9
     assert all(len(done.explain(number)) >= 2 for number in (1, 2, 3))
     (unused,) = [event.text for event in done.events() if event.kind == "left-out"]
-    assert unused.startswith("not needed: enough others had answered after")
+    assert unused.startswith("not needed: enough other clients had answered after")
     assert np.isfinite(done.local_accuracy[:, [0, 1, 3]]).all()  # who is not busy is waited for to test the model
 
 
@@ -107,6 +107,6 @@ def test_a_node_that_scales_is_named_once(tmp_path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO, logger="flwr"):
         serve(grid, dump_config(config), tmp_path / "run")
     (attacker,) = task.attackers.members
-    named = [record.getMessage() for record in caplog.records if "stands out" in record.getMessage()]
+    named = [record.getMessage() for record in caplog.records if "is a suspect" in record.getMessage()]
     assert len(named) == 1
-    assert named[0].startswith(f"fedmerit: client {attacker} stands out in 3 of its 3 rounds: its update was ")
+    assert named[0].startswith(f"fedmerit: client {attacker} is a suspect: in 3 of its 3 rounds: its update was ")

@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[float | None, Any, str, str]] = {
     "NaN": (float("nan"), None, "fact samples", "spoils"),
     "negative": (-1, None, "fact samples", "goes on"),
     "no rows": (0, None, "no training samples", "goes on"),
-    "other names": (None, other_names, "arrays are", "ends"),
+    "other names": (None, other_names, "has the arrays", "ends"),
     "another shape": (None, other_shape, "has shape", "ends"),
     "no metrics": (None, lambda content: content.pop("metrics"), "one MetricRecord", "ends"),
     "two of them": (None, lambda content: content.update(more=MetricRecord({"a": 1})), "one MetricRecord", "ends"),
@@ -258,7 +258,7 @@ def test_explain():
     ("criterion", "fact"), [(COMPUTATION, "clock"), (SIMULATED_COMPUTATION, "epochs")], ids=["clock", "epochs"]
 )
 def test_a_recipe_that_needs_what_a_strategy_cannot_know_is_refused_by_name(criterion: Criterion, fact: str):
-    with pytest.raises(ConfigError, match=f"needs {fact}, which a Flower strategy cannot know.*ReportedComputation"):
+    with pytest.raises(ConfigError, match=f"needs {fact}, which a Flower strategy cannot measure.*ReportedComputation"):
         Merit(prioritized(criterion, DS))
     Merit(prioritized(REPORTED_COMPUTATION, DS))
 

@@ -84,7 +84,7 @@ def test_the_folder_tells_names_weights_and_reasons(cli: CommandLine, tmp_path: 
     assert run.ledger.local_accuracy()[1].shape == (2, NODES)
     assert load_file(tmp_path / "a" / "model.safetensors")["weight"].shape == (2, 2)
     assert "west got" in cli("explain", tmp_path / "a", "--client", "west").out.replace("\n", " ")
-    assert cli("show", tmp_path / "a").code == 0
+    assert cli("report", tmp_path / "a", "--text").code == 0
     assert cli("report", tmp_path / "a", "--out", tmp_path / "a.html").code == 0
     assert "west" in (tmp_path / "a.html").read_text()
 
@@ -126,20 +126,20 @@ def test_a_node_that_is_nobody_is_left_out_and_the_ledger_says_so(claim: Any, tm
     run = Run.load(tmp_path / "a")
     assert [one.id for one in run.explain(1)] == [0, 1, 2]
     (event,) = [event for event in run.events() if event.kind == "stranger"]
-    assert event.text.startswith("node 1003, which is none of the names, was left out: ")
+    assert event.text.startswith("node 1003, which is not a named client, was left out: ")
 
 
 def test_another_run_is_not_continued(tmp_path: Path):
     start(merit(fedavg(), tmp_path / "a"), 1)
-    with pytest.raises(FolderError, match="holds another run"):
+    with pytest.raises(FolderError, match="has a run with another recipe"):
         merit(RECIPES["prioritized"], tmp_path / "a")
-    with pytest.raises(FolderError, match="other names"):
+    with pytest.raises(FolderError, match="other client names"):
         merit(fedavg(), tmp_path / "a", names=("one", "two"))
     mine = merit(fedavg(), tmp_path / "a")
     with pytest.raises(FolderError, match="another process runs in"):
         merit(fedavg(), tmp_path / "a")
     del mine
-    with pytest.raises(ConfigError, match="two are the same"):
+    with pytest.raises(ConfigError, match="names of nodes must differ"):
         merit(fedavg(), names=("one", "one"))
 
 
@@ -167,6 +167,6 @@ def test_a_fresh_app_needs_ten_lines_for_a_folder_that_explains_itself(fresh: Pa
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
     server(InProcessGrid(client, 3), context)
     assert "south got" in cli("explain", tmp_path / "runs/fresh", "--client", "south").out.replace("\n", " ")
-    assert cli("show", tmp_path / "runs/fresh").code == 0
+    assert cli("report", tmp_path / "runs/fresh", "--text").code == 0
     assert cli("report", tmp_path / "runs/fresh", "--out", tmp_path / "page.html").code == 0
     assert Run.load(tmp_path / "runs/fresh").accuracy > 0.8

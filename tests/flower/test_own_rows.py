@@ -159,9 +159,9 @@ def test_functions_are_data_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"columns": {"height": "number", "sex": ["f", "m"]}}, "lacks: height"),
-        ({"columns": {"came": "number", "sex": ["f", "m"]}}, "came is a number in .* holds words"),
-        ({"classes": ["alive", "dead"]}, "rows have a label died that task.nodes.classes does not list"),
+        ({"columns": {"height": "number", "sex": ["f", "m"]}}, "lacks columns of .*: height"),
+        ({"columns": {"came": "number", "sex": ["f", "m"]}}, "came is a number in .* contains words"),
+        ({"classes": ["alive", "dead"]}, "rows have a label died that is not in task.nodes.classes"),
         ({"columns": {}, "shape": [3]}, "task.label names a column"),
     ],
 )
@@ -175,12 +175,12 @@ def test_a_file_that_does_not_fit_is_told_without_its_values(changes: dict[str, 
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ({"data": "nodes"}, "go together"),
-        ({"data": "digits", "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "go together"),
+        ({"data": "nodes"}, "need each other"),
+        ({"data": "digits", "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "need each other"),
         ({"data": "nodes", "clients": 3, "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "clients has no eff"),
         ({"data": "nodes", "alpha": 3.0, "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "alpha has no effect"),
-        ({"data": "nodes", "nodes": {"names": ["a", "a"], "classes": 2, "shape": [2]}}, "names tell nodes apart"),
-        ({"data": "nodes", "nodes": {"names": ["a"], "classes": 2}}, "columns of a table, or the shape"),
+        ({"data": "nodes", "nodes": {"names": ["a", "a"], "classes": 2, "shape": [2]}}, "names must differ"),
+        ({"data": "nodes", "nodes": {"names": ["a"], "classes": 2}}, "either columns, for tables, or shape"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(task: dict[str, Any], said: str):
@@ -194,14 +194,16 @@ def test_a_dump_loads_again(tmp_path: Path):
 
 
 def test_a_node_gives_its_rows_to_no_other_task(tmp_path: Path):
-    with pytest.raises(ConfigError, match="this node has rows of its own"):
+    with pytest.raises(ConfigError, match="this node was started with `data`"):
         make_node(make_config({"task": {"data": "digits"}}), str(tmp_path / "rows.parquet"), "a")
 
 
 def test_a_stranger_and_a_broken_file_are_named_before_the_run(tmp_path: Path):
     paths = hospitals(tmp_path, 2)
     paths["Hospital 1"].write_bytes(b"")
-    with pytest.raises(RunFailed, match=r"1 of 2 clients came within 1 s; a node said: .*not a readable Parquet file"):
+    with pytest.raises(
+        RunFailed, match=r"only 1 of 2 clients connected within 1 s; a node reported: .*not a readable Parquet file"
+    ):
         on_nodes(settings(list(paths), {"name": "fedavg"}), paths, tmp_path / "run")
 
 
@@ -217,7 +219,7 @@ def test_an_error_names_the_file_and_not_its_folder(name: str, there: bool, tmp_
 
 
 def test_nobody_simulates_what_only_nodes_have(tmp_path: Path):
-    with pytest.raises(ConfigError, match="nobody can load them all"):
+    with pytest.raises(ConfigError, match="cannot be loaded on one machine"):
         run_config(settings(["Hospital 0"], M2F), tmp_path / "run")
     config = settings(["Hospital 0"], M2F)
     without = config.model_copy(update={"task": config.task.model_copy(update={"validation": 0.0})})
@@ -228,9 +230,9 @@ def test_nobody_simulates_what_only_nodes_have(tmp_path: Path):
 @pytest.mark.parametrize(
     ("config", "nodes", "said"),
     [
-        (settings(["A", "B"], M2F), ["A=a.parquet"], "each node of .task.nodes. needs its file"),
-        (settings(["A"], M2F), ["A=it's.parquet"], "between single quotes"),
-        (make_config({}), ["A=a.parquet"], "--node is for task.data = 'nodes'"),
+        (settings(["A", "B"], M2F), ["A=a.parquet"], "each node of .task.nodes. needs a file"),
+        (settings(["A"], M2F), ["A=it's.parquet"], "must not contain"),
+        (make_config({}), ["A=a.parquet"], "--node needs task.data = 'nodes'"),
     ],
 )
 def test_loopback_wants_a_file_for_each_node(config: Config, nodes: list[str], said: str, tmp_path: Path):

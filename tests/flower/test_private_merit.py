@@ -83,7 +83,7 @@ def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
     assert cut["b"].numpy() == pytest.approx(np.array([[1.8]]))
     assert cut["b"].numpy().dtype == np.float64
     assert clipped_model(start, long, 5.0) is long
-    with pytest.raises(ConfigError, match="above 0; got 0"):
+    with pytest.raises(ConfigError, match="greater than 0"):
         clip_mod(0)
 
 

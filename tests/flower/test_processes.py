@@ -41,7 +41,7 @@ def test_only_our_own_user_may_be_at_the_other_end(monkeypatch: pytest.MonkeyPat
     with one, two:
         processes.check_peer(one)
         monkeypatch.setattr(os, "getuid", lambda: 4242)
-        with pytest.raises(PermissionError, match="not of ours, 4242"):
+        with pytest.raises(PermissionError, match="not to user 4242"):
             processes.check_peer(one)
 
 

@@ -125,7 +125,7 @@ def test_only_the_whole_key_is_let_in(tmp_path: Path):
     admitted, account = plugin.validate_tokens_in_metadata([(ACCESS_TOKEN_KEY, key)])
     assert admitted
     assert account is not None
-    with pytest.raises(FolderError, match="not written over"):
+    with pytest.raises(FolderError, match="never overwritten"):
         make_operator_key(tmp_path / "operator.key")
 
 
@@ -133,7 +133,7 @@ def test_only_the_whole_key_is_let_in(tmp_path: Path):
     ("content", "mode", "words"),
     [
         (b"short", 0o600, "at least 32"),
-        (b"a" * 40 + b"\n", 0o600, "without a line's end"),
+        (b"a" * 40 + b"\n", 0o600, "without a line break"),
         (b"a" * 600, 0o600, "512"),
         (b"\xff" * 40, 0o600, "letters and digits"),
         (b"a" * 40, 0o644, "chmod 600"),
@@ -182,12 +182,12 @@ def test_private_keys_are_their_owners_alone(tmp_path: Path):
 def test_a_key_is_not_written_over_nor_through_a_link(tmp_path: Path):
     key = make_node_key(tmp_path, "node")
     before = key.private.read_bytes()
-    with pytest.raises(FolderError, match="keys are not written over"):
+    with pytest.raises(FolderError, match="keys are never overwritten"):
         make_node_key(tmp_path, "node")
     assert key.private.read_bytes() == before
     target = tmp_path / "target"
     (tmp_path / "linked").symlink_to(target)
-    with pytest.raises(FolderError, match="keys are not written over"):
+    with pytest.raises(FolderError, match="keys are never overwritten"):
         make_node_key(tmp_path, "linked")
     assert not target.exists()
     with pytest.raises(FolderError):
@@ -207,5 +207,5 @@ def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_p
     issuer = x509.load_pem_x509_certificate(authority)
     x509.load_pem_x509_certificate(made.server.read_bytes()).verify_directly_issued_by(issuer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key", "server.key", "server.pem"]
-    with pytest.raises(FolderError, match="no authority"):
+    with pytest.raises(FolderError, match="cannot renew the certificate"):
         renew_certificates(tmp_path / "elsewhere")

@@ -131,7 +131,7 @@ def test_buffers_have_no_slope_and_no_place_in_feddyn():
 def test_vectors_that_nobody_asked_for_are_an_error():
     learner = TorchLearner(mlp, TrainConfig())
     start = learner.start(SEED)
-    with pytest.raises(ValueError, match="takes no vectors"):
+    with pytest.raises(ValueError, match="uses no vectors"):
         learner.train_with(start, {CORRECTION: start}, rows(), SEED, None)
 
 

@@ -61,7 +61,7 @@ def test_on_meta_every_tensor_of_training_and_testing_is_on_the_device(
 
 def test_devices_are_found_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match=r"'cuda:1' is none; torch .* knows of .*cpu"):
+        with pytest.raises(ConfigError, match=r"\(got 'cuda:1'\); torch .* has .*cpu"):
             find_device("cuda:1")
     monkeypatch.setattr(devices, "known_devices", lambda: ["cuda:0", "cuda:1", "cpu"])
     assert [find_device(name) for name in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda:0", "cuda:0", "cuda:1", "cpu"]

@@ -151,7 +151,7 @@ OPTIONS = [
     ids=lambda value: value.__name__ if callable(value) else f"{len(value)} rows",
 )
 def test_full_batch_training_is_plain_sgd(build: Build, samples: Samples, options: dict[str, float]):
-    start, trained = train(build, samples, lr=0.1, epochs=4, **options)
+    start, trained = train(build, samples, lr=0.1, epochs=4, batch="full", **options)
     expected = plain_sgd(build, start, [(samples.x, samples.y)] * 4, lr=0.1, **options)
     assert np.abs(expected - start).max() > 1e-3
     np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=2e-6)
@@ -339,7 +339,7 @@ def normalised_only() -> nn.Module:
 
 def test_running_statistics_of_batch_norm_travel_with_the_model():
     samples = rows(50)
-    start, trained = train(normalised_only, samples, lr=0.1, epochs=2)
+    start, trained = train(normalised_only, samples, lr=0.1, epochs=2, batch="full")
     parameters = 4 + 4 + 12 + 3
     assert len(start) == parameters + 4 + 4
     assert start[parameters:].tolist() == [0] * 4 + [1] * 4

@@ -131,7 +131,7 @@ def test_events_say_who_was_left_out_and_why():
     ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
     events = {(event.client, event.kind): event.text for event in ledger.events(1)}
-    assert events[1, "left-out"].startswith("update holds NaN")
+    assert events[1, "left-out"].startswith("update contains NaN")
     assert events[2, "left-out"] == "gone"
     assert "fallback" in events[None, "zero-scores"]
     assert ledger.events(2) == []

@@ -95,9 +95,9 @@ def test_a_study_grows_by_seeds_rows_and_targets(study: Study, tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeds": [3]}, "FedAvg, seed 4, which the new plan lacks"),
-        ({"row": ROWS[1:]}, "FedAvg, seed 3, which the new plan lacks"),
-        ({"base": BASE | {"train": {"lr": 0.25}}}, r"row 'FedAvg' has train.lr 0.5 then, 0.25 now"),
+        ({"seeds": [3]}, "FedAvg, seed 4, and the new plan does not"),
+        ({"row": ROWS[1:]}, "FedAvg, seed 3, and the new plan does not"),
+        ({"base": BASE | {"train": {"lr": 0.25}}}, r"row 'FedAvg' differs in train.lr 0.5 then, 0.25 now"),
         ({"row": [FEDAVG | {"train": {"epochs": 4}}, *ROWS[1:]]}, r"train.epochs 5 then, 4 now"),
     ],
 )
@@ -115,7 +115,7 @@ def test_workers_may_differ(study: Study):
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(FolderError, match="holds no study"):
+    with pytest.raises(FolderError, match="has no study"):
         compare(small_plan(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     with pytest.raises(FolderError, match="cannot make the folder"):
@@ -196,7 +196,7 @@ def test_a_run_on_other_data_is_not_a_run_of_the_study(study: Study, tmp_path: P
     other = Config.model_validate(small_plan().config(small_plan().rows[0], 3).model_dump())
     task = other.task.model_copy(update={"clients": 7})
     alter(folder / "runs/fedavg-seed3", "config", other.model_copy(update={"task": task}).model_dump_json())
-    with pytest.raises(FolderError, match=r"is not the run that its study asks for: task\.clients 7 then, None now"):
+    with pytest.raises(FolderError, match=r"differs from the run of its study: task\.clients 7 then, None now"):
         Study.load(folder)
 
 

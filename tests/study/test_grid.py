@@ -36,17 +36,17 @@ def test_the_command_line_names_values_without_quotes():
     ("texts", "message"),
     [
         ([], "at least two points, such as train.lr=0.01,0.1; got no key"),
-        (["train.lr"], "--grid takes KEY=VALUE,VALUE"),
-        (["=3"], "--grid takes KEY=VALUE,VALUE"),
-        (["train.lr="], "the grid of train.lr has at least one value; got none"),
+        (["train.lr"], "--grid needs KEY=VALUE,VALUE"),
+        (["=3"], "--grid needs KEY=VALUE,VALUE"),
+        (["train.lr="], "the grid of train.lr must have at least one value (got none)"),
         (["train.lr=0.1"], "got one: lr=0.1; set it without a grid"),
         (["train.lr=0.1,0.2", "train.lr=0.3"], "--grid train.lr was given twice"),
-        (["train.lr=0.1,0.1"], "train.lr has more than once: 0.1"),
-        (["run.seed=1,2"], "run.seed cannot be tuned: the best seed is luck"),
-        (["run.rounds=10,20"], "a grid sets keys of [train] and [recipe], such as train.lr; got 'run.rounds'"),
-        (["task.alpha=0.1,1"], "got 'task.alpha': points are compared in pairs and share data"),
+        (["train.lr=0.1,0.1"], "train.lr has 0.1 more than once"),
+        (["run.seed=1,2"], "run.seed cannot be tuned, because the best seed is chance"),
+        (["run.rounds=10,20"], "a grid can only set keys of [train] and [recipe], such as train.lr (got 'run.rounds')"),
+        (["task.alpha=0.1,1"], "(got 'task.alpha'): points are compared in pairs, and share data"),
         (["lr=0.1,0.2"], "got 'lr'"),
-        (["train.lr=" + ",".join(map(str, range(1, 1002)))], "at most 1,000 points; got 1,001"),
+        (["train.lr=" + ",".join(map(str, range(1, 1002)))], "at most 1,000 points (got 1,001)"),
     ],
 )
 def test_a_grid_that_cannot_be_is_refused(texts: list[str], message: str):
@@ -59,9 +59,9 @@ def test_a_grid_that_cannot_be_is_refused(texts: list[str], message: str):
     ("grid", "message"),
     [
         ({"train.lrr": [1, 2]}, "row 'a': unknown key 'train.lrr' (did you mean 'lr'?)"),
-        ({"train.lr": [0.1, -1]}, "row 'a: lr=-1': train.lr: input should be greater than 0"),
+        ({"train.lr": [0.1, -1]}, "row 'a: lr=-1': train.lr: must be greater than 0"),
         ({"recipe.server.optimizer.momentum": [0.5, 1.0]}, "row 'a: momentum=1.0': recipe.server.optimizer.momentum"),
-        ({"recipe.criteria": ["LD", "Ds"]}, "row 'a: criteria=Ds': recipe.criteria.0: unknown criterion"),
+        ({"recipe.criteria": ["LD", "D"]}, "row 'a: criteria=D': recipe.criteria.0: unknown criterion"),
         ({"train.lr.x": [0.1, 0.2]}, "cannot set train.lr.x: 'lr' is a value, not a section"),
     ],
 )

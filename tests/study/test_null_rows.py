@@ -64,7 +64,7 @@ def stop_after(index: int, record: Record) -> None:
 
 def test_a_row_that_has_run_does_not_become_a_null_row(tmp_path: Path):
     compare(plan(ROWS[:1]), tmp_path / "a", jobs=1)
-    with pytest.raises(FolderError, match="row 'FedAvg' has null False then, True now"):
+    with pytest.raises(FolderError, match="row 'FedAvg' differs in null False then, True now"):
         compare(plan([{"name": "FedAvg", "null": True}]), tmp_path / "a", jobs=1)
 
 

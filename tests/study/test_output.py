@@ -28,7 +28,7 @@ def test_the_screen_has_every_row_and_says_what_seeds_can_tell(cli: CommandLine,
     flat = " ".join(answer.out.split())
     for text in ("still & 100% _FedAvg_", "LD > DS", ">6", "not reached", "baseline"):
         assert text in flat
-    assert "with 2 seeds p is never below 0.5; p (Holm) can fall to 0.05 from 8 seeds on" in flat
+    assert "2 seeds cannot reach p < 0.05; use at least 8." in flat
     assert f"next: fedmerit report {study_folder} --out report.html" in answer.out.replace("\n", "")
     assert cli("compare", toml, "--out", study_folder).out == answer.out
 
@@ -43,12 +43,12 @@ def test_json_is_one_object_with_all_comparisons(cli: CommandLine, toml: Path, s
 
 
 def test_show_of_a_study_prints_its_tables_without_running(cli: CommandLine, study: Study):
-    answer = cli("show", study.folder)
+    answer = cli("report", study.folder, "--text")
     assert answer.code == 0
     assert all(row in answer.out for row in study.rows)
     assert "verdict" in answer.out
-    assert cli("show", study.folder, "--json").json["baseline"] == study.plan.against
-    assert "a study's targets are in its plan" in one_line(cli("show", study.folder, "--target", "0.5"))
+    assert cli("report", study.folder, "--text", "--json").json["baseline"] == study.plan.against
+    assert "--target is for one run" in one_line(cli("report", study.folder, "--text", "--target", "0.5"))
 
 
 def test_an_export_writes_over_a_file_when_forced(cli: CommandLine, study: Study, tmp_path: Path):
@@ -99,13 +99,13 @@ def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_pa
     assert "give one of --out FILE" in one_line(cli("export", run))
     assert "give one of --out FILE" in one_line(cli("export", run, "--out", out, "--card", out))
     assert "unknown format 'excel'" in one_line(cli("export", run, "--format", "excel", "--out", out))
-    assert "latex is for the tables of a study" in one_line(cli("export", run, "--format", "latex", "--out", out))
+    assert "latex is for tables of a study" in one_line(cli("export", run, "--format", "latex", "--out", out))
     assert "unknown table of a run 'round'" in one_line(cli("export", run, "--table", "round", "--out", out))
     assert "unknown table" in one_line(cli("export", study.folder, "--table", "rounds", "--out", out))
     assert "unknown table" in one_line(
         cli("export", study.folder, "--format", "latex", "--table", "metrics", "--out", out)
     )
-    assert "holds a study, and this needs one run" in one_line(cli("export", study.folder, "--card", out))
+    assert "has a study, and this command needs one run" in one_line(cli("export", study.folder, "--card", out))
     assert not out.exists()
     out.write_text("mine")
     assert "exists" in one_line(cli("export", run, "--out", out))
@@ -117,7 +117,7 @@ def test_mistakes_in_studies_are_one_line(cli: CommandLine, study: Study, tmp_pa
     toml.write_text(toml.read_text() + "\n[base.run.schedule]\nrates = 3\n")
     assert "base: run.schedule" in one_line(cli("compare", toml, "--out", tmp_path / "s"))
     toml.write_text(dump_plan(small_plan(seeds=[3])))
-    assert "holds another study" in one_line(cli("compare", toml, "--out", study.folder))
+    assert "has another study" in one_line(cli("compare", toml, "--out", study.folder))
     assert not (tmp_path / "s").exists()
 
 

@@ -104,7 +104,7 @@ def test_mistakes_with_figures_are_one_line(
     out = tmp_path / "a.svg"
     assert "unknown figure of a study 'acuracy'" in refused("--figure", "acuracy", "--format", "svg", "--out", out)
     assert "unknown format of a figure 'csv'" in refused("--figure", "accuracy", "--out", out)
-    assert "--figure goes to --out FILE" in refused("--figure", "accuracy", "--card", out)
+    assert "--figure needs --out FILE" in refused("--figure", "accuracy", "--card", out)
     assert "unknown format 'svg'" in refused("--format", "svg", "--out", out)
     one_run = one_line(cli("export", study.runs[0].folder, "--figure", "accuracy", "--format", "svg", "--out", out))
     assert "no study in" in one_run

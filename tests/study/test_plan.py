@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import CommandLine, one_line
 
 from fedmerit import UserError
 from fedmerit.study.plan import dump_plan, load_plan, make_plan
@@ -62,7 +63,7 @@ def test_what_is_kept_in_the_folder_is_the_same_study():
         ({"row": [{"name": "a", "train": {"lrr": 1}}]}, "row 'a': unknown key 'train.lrr' (did you mean 'lr'?)"),
         ({"row": [{"recipe": {}}]}, "row.0.name is required"),
         ({"row": []}, "at least one [[row]]"),
-        ({"row": "FedAvg"}, "row: input should be"),
+        ({"row": "FedAvg"}, "row: must be a list"),
         ({"seeds": 0}, "at least one seed"),
         ({"seeds": []}, "at least one seed"),
         ({"seeds": [1, 2, 1]}, "seeds must differ"),
@@ -84,6 +85,15 @@ def test_a_mistake_is_named(change: dict[str, Any], message: str):
     assert message in str(caught.value)
 
 
-def test_seeds_are_required():
-    with pytest.raises(UserError, match="seeds is required"):
-        make_plan({"row": [FEDAVG]})
+def test_a_study_has_ten_seeds_where_it_names_none():
+    assert make_plan({"row": [FEDAVG]}).seeds == tuple(range(1, 11))
+
+
+def test_a_file_for_another_command_names_that_command(cli: CommandLine, tmp_path: Path):
+    config, study = tmp_path / "config.toml", tmp_path / "study.toml"
+    config.write_text("[train]\nlr = 0.1\n")
+    study.write_text('base = "config.toml"\n[[row]]\nname = "FedAvg"\n')
+    wrong = [["compare", config, "--out", tmp_path / "a"], ["run", study, "--out", tmp_path / "a"], ["doctor", study]]
+    for command in (*wrong, ["flower", "run", study, "--loopback"]):
+        right = f"fedmerit run {config} --out DIR" if config in command else f"fedmerit compare {study} --out DIR"
+        assert f"use `{right}`" in one_line(cli(*command))

@@ -67,7 +67,7 @@ def test_a_stopped_and_killed_study_ends_with_the_bits_of_one_that_was_not(toml:
     os.kill(first.pid, signal.SIGINT)  # the study alone: it tells its workers
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
-    assert f"2 of 2 runs to go; resume with: fedmerit compare {toml} --out {folder}" in errors
+    assert f"2 of 2 runs unfinished; resume with: fedmerit compare {toml} --out {folder}" in errors
     assert "Traceback" not in errors
     stopped = played(folder)
     assert all(0 < rounds < ROUNDS for rounds in stopped.values()), stopped

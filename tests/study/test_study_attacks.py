@@ -59,14 +59,14 @@ def test_each_recipe_is_attacked_compared_and_resumed(cli: Callable[..., Answer]
     assert attacks["fedval (backdoor 25%)"]["attack success"] < backdoor["attack success"]
 
     (folder / "success/fedavg-backdoor-25-seed1.json").write_text("{")
-    assert "is damaged" in cli("show", folder).err
+    assert "is damaged" in cli("report", folder, "--text").err
     (folder / "success/fedavg-backdoor-25-seed1.json").unlink()
     run = folder / "runs" / "fedavg-scale-25-seed1"
     before = contents(run)
     shown = cli(*command)
     assert contents(run) == before
-    assert cli("show", folder, "--json").json["attacks"] == done.json["attacks"]
-    assert "lowest accuracy over the attacks" in shown.out
+    assert cli("report", folder, "--text", "--json").json["attacks"] == done.json["attacks"]
+    assert "accuracy under the worst attack" in shown.out
     assert "rounds until" not in shown.out
     assert cli("export", folder, "--table", "attacks", "--format", "markdown", "--out", tmp_path / "a.md").code == 0
     worst = (tmp_path / "a.md").read_text().splitlines()[4:6]
@@ -75,7 +75,7 @@ def test_each_recipe_is_attacked_compared_and_resumed(cli: Callable[..., Answer]
         cells = line.strip("| ").split(" | ")
         assert cells[:4] == [row, "25%", f"{accuracy[row]:.4f}", f"{lowest[0]:.4f}"]
         assert cells[-1] == f"{lowest[1]} 25%"
-    suspects = cli("suspects", run, "--json").json
+    suspects = cli("explain", run, "--suspects", "--json").json
     assert {one["client"] for one in suspects["suspects"]} == set(suspects["planted"]["clients"])
 
 

@@ -70,7 +70,7 @@ def test_every_point_ran_on_every_tuning_seed_and_the_best_is_a_configuration(tu
     config = load_config(tuned_study.folder / "tuning/fedavg/best.toml")
     assert config == tuned.config
     assert (config.train.lr, config.run.seed) == (0.1, 0)
-    assert "# Tuned on seeds 11, 12: report on others." in (tuned.study.folder / "best.toml").read_text()
+    assert "# Tuned on seeds 11, 12; report results on other seeds." in (tuned.study.folder / "best.toml").read_text()
     points = tuned.points.set_index("point")
     assert points.loc["lr=0.1", "verdict"] == "chosen"
     assert list(points["seeds"]) == [2, 2, 2]
@@ -118,7 +118,7 @@ def test_a_tuned_study_is_resumed_and_grows(tuned_study: Study, tmp_path: Path):
     compare(tuned_plan(seeds=[3, 4, 5]), folder, jobs=1, on_step=steps.append)
     assert done(steps) == {"FedAvg, seed 5", "FedAvgM, seed 5", "LD, seed 5"}
     wider = FEDAVG | {"tune": {"train.lr": [*LRS, 0.5]}}
-    with pytest.raises(FolderError, match="runs of row 'FedAvg' have begun, and were tuned in another way"):
+    with pytest.raises(FolderError, match="row 'FedAvg' has runs with another tuning"):
         compare(tuned_plan(seeds=[3, 4, 5], row=[wider, MOMENTUM, PLAIN]), folder)
 
 
@@ -176,9 +176,9 @@ def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tm
         ({"tune": {"seeds": [4, 11]}}, "tuning seeds and reporting seeds must differ"),
         ({"seeds": [3, 101], "tune": {}}, "got 101 in both; set other seeds in [tune]"),
         ({"row": [PLAIN]}, "[tune] has no effect: no [[row]] names a grid"),
-        ({"row": [FEDAVG | {"tune": {}}]}, "row 'FedAvg': a grid has at least two points"),
-        ({"row": [FEDAVG | {"tune": {"train.lr": []}}]}, "row 'FedAvg': the grid of train.lr has at least one value"),
-        ({"row": [FEDAVG | {"tune": {"train.lr": 0.1}}]}, "the grid of train.lr is a list of values to try"),
+        ({"row": [FEDAVG | {"tune": {}}]}, "row 'FedAvg': a grid must have at least two points"),
+        ({"row": [FEDAVG | {"tune": {"train.lr": []}}]}, "the grid of train.lr must have at least one value"),
+        ({"row": [FEDAVG | {"tune": {"train.lr": 0.1}}]}, "the grid of train.lr must be a list of values"),
         ({"row": [FEDAVG | {"tune": {"run.seed": [1, 2]}}]}, "row 'FedAvg': run.seed cannot be tuned"),
         ({"row": [FEDAVG | {"tune": {"train.lrr": [1, 2]}}]}, "row 'FedAvg': unknown key 'train.lrr'"),
         ({"row": [FEDAVG | {"tune": {"train.lr": [1, -1]}}]}, "row names, as parts of file names, must differ"),
@@ -248,10 +248,10 @@ def test_tables_and_exports_say_how_each_row_was_tuned(cli: CommandLine, tuned_s
 def test_a_study_without_grids_has_no_table_of_tuning(cli: CommandLine, study: Study, tmp_path: Path):
     assert len(study.tuning) == 0
     refused = cli("export", study.folder, "--format", "latex", "--table", "tuning", "--out", tmp_path / "t")
-    assert "nothing to write in tuning: no row names a grid" in one_line(refused)
+    assert "the table tuning of this study is empty: no row has a grid" in one_line(refused)
 
 
 def test_another_tuning_in_the_folder_is_refused(tuned_study: Study):
     other = BASE | {"run": BASE["run"] | {"rounds": 7}}
-    with pytest.raises(FolderError, match="holds another study"):
+    with pytest.raises(FolderError, match="has another study"):
         compare(tuned_plan(base=other), tuned_study.folder)

@@ -126,7 +126,9 @@ def test_without_validation_every_client_has_an_empty_share() -> None:
 
 
 def test_validation_that_keeps_no_row_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"task.validation = 0.05 keeps no row of any client: the largest of 7 has 7"):
+    with pytest.raises(
+        DataError, match=r"task.validation = 0.05 gives no client a validation row: the largest of 7 has 7"
+    ):
         build_federation(numbered(60), None, TaskConfig(validation=0.05), MINE, 0)
     with pytest.raises(DataError, match="has 1 training rows"):
         build_federation(numbered(7), numbered(7), TaskConfig(validation=0.9), MINE, 0)
@@ -157,13 +159,13 @@ def test_rows_that_the_data_keeps_for_testing() -> None:
 
 def test_client_that_has_only_test_rows() -> None:
     raw = replace(numbered(60), for_test=np.arange(60) % 6 == 2)
-    with pytest.raises(DataError, match="a row to train on; owner 2 has 10, all for testing"):
+    with pytest.raises(DataError, match="all 10 rows of owner 2 are test rows"):
         build_federation(raw, None, TaskConfig(partition="natural"), MINE, 0)
 
 
 def test_partition_that_the_task_does_not_support() -> None:
     kind = TaskSpec("mine", "", never, ("any",), partitions=("natural",))
-    with pytest.raises(ConfigError, match=r"task 'mine' cannot be spread by partition 'iid'; valid: natural"):
+    with pytest.raises(ConfigError, match=r"task 'mine' does not support partition 'iid'; use one of: natural"):
         build_federation(numbered(60), None, TaskConfig(partition="iid"), kind, 0)
 
 

@@ -42,28 +42,28 @@ def holed() -> np.ndarray:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "labels from 1": ({"y": np.arange(ROWS) % 2 + 1, "classes": 2}, "labels are whole numbers 0..1 .* hold 1..2"),
-    "labels as floats": ({"y": np.arange(ROWS) % 3 * 1.0}, "hold float64; number them"),
+    "labels from 1": ({"y": np.arange(ROWS) % 2 + 1, "classes": 2}, "labels must be integers 0..1 .* contain 1..2"),
+    "labels as floats": ({"y": np.arange(ROWS) % 3 * 1.0}, "contain float64; number them"),
     "labels as text": ({"y": np.array(["ill", "well"] * 8)}, "such as .*ill.*; number them"),
-    "negative labels": ({"y": np.arange(ROWS) % 3 - 1}, "hold -1..1"),
+    "negative labels": ({"y": np.arange(ROWS) % 3 - 1}, "contain -1..1"),
     "7 names": ({"names": tuple("abcdefg")}, "7 names, 8 clients"),
     "9 names": ({"names": tuple("abcdefghi")}, "9 names, 8 clients"),
-    "one text": ({"names": "abcdefgh"}, "names are one text per client"),
-    "numbers as names": ({"names": (1, 2, 3, 4, 5, 6, 7, 8)}, "names are one text per client"),
-    "two of one name": ({"names": tuple("abcdefga")}, "2 are called 'a'"),
-    "NaN": ({"x": holed()}, "row 5 of the training rows holds NaN"),
-    "text inputs": ({"x": np.full((ROWS, 4), "b")}, "inputs are numbers; the training rows hold str_ such as"),
-    "objects": ({"x": np.full((ROWS, 4), None)}, "inputs are numbers"),
+    "one text": ({"names": "abcdefgh"}, "names must be one text per client"),
+    "numbers as names": ({"names": (1, 2, 3, 4, 5, 6, 7, 8)}, "names must be one text per client"),
+    "two of one name": ({"names": tuple("abcdefga")}, "2 clients are called 'a'"),
+    "NaN": ({"x": holed()}, "row 5 of the training rows contains NaN"),
+    "text inputs": ({"x": np.full((ROWS, 4), "b")}, r"inputs must be numbers \(the training rows contain str_ such as"),
+    "objects": ({"x": np.full((ROWS, 4), None)}, "inputs must be numbers"),
     "short attribute": ({"attributes": {"sex": np.zeros(9)}}, "16 rows, 9 values of sex"),
     "short labels": ({"y": np.arange(15) % 3}, "16 rows, 15 labels"),
     "channels first": ({"x": picture_layout()}, "channels first: use x.transpose"),
     "one column": ({"x": np.zeros(ROWS, np.float32)}, r"shape \(rows, features\)"),
     "ragged": ({"x": [[1.0, 2.0], [1.0]]}, "must form one array"),
     "column of labels": ({"y": np.zeros((ROWS, 1), np.int64)}, r"labels \(N,\)"),
-    "short offsets": ({"offsets": np.arange(CLIENTS + 1)}, "offsets are whole numbers that rise from 0 to the 16 rows"),
-    "falling offsets": ({"offsets": [0, 4, 2, 6, 8, 10, 12, 14, 16]}, "offsets never fall"),
-    "no classes": ({"classes": 0}, "classes is a whole number, 1 or more; got 0"),
-    "classes as text": ({"classes": "two"}, "classes is a whole number"),
+    "short offsets": ({"offsets": np.arange(CLIENTS + 1)}, "offsets must be integers from 0 to the number of rows, 16"),
+    "falling offsets": ({"offsets": [0, 4, 2, 6, 8, 10, 12, 14, 16]}, "offsets must not decrease"),
+    "no classes": ({"classes": 0}, r"classes must be an integer, 1 or more \(got 0\)"),
+    "classes as text": ({"classes": "two"}, "classes must be an integer"),
     "no rows": ({"x": np.zeros((0, 4)), "y": [], "offsets": [0] * 9}, "no client has a training row"),
 }  # fmt: skip
 
@@ -81,9 +81,9 @@ def test_splits_are_alike() -> None:
     with pytest.raises(DataError, match=r"training rows \(4,\), test rows \(5,\)"):
         Federation(tuple("abcdefgh"), rows, wide, 3)
     bytes_ = Split(np.zeros((8, 4), np.uint8), np.zeros(8, np.int64), np.arange(9))
-    with pytest.raises(DataError, match=r"all bytes .* or none: training rows float32, test rows uint8"):
+    with pytest.raises(DataError, match=r"all be bytes .* or none .training rows float32, test rows uint8"):
         Federation(tuple("abcdefgh"), rows, bytes_, 3)
-    with pytest.raises(DataError, match=r"server's rows hold 7..7"):
+    with pytest.raises(DataError, match=r"server's rows contain 7..7"):
         Federation(tuple("abcdefgh"), rows, rows, 3, server=Samples(rows.x, np.full(ROWS, 7), 3))
 
 
@@ -111,8 +111,8 @@ class Refusing(SoftmaxLearner):
 def test_a_run_in_which_nobody_trains_warns_and_fails_with_the_first_reason() -> None:
     task = small_task(learner=Refusing())
     with (
-        pytest.warns(NoteWarning, match="round 1: all 4 clients of the round were dropped"),
-        pytest.raises(RunFailed, match=r"nobody trained in 2 rounds.*client 0: ValueError: a tensor is too large"),
+        pytest.warns(NoteWarning, match="round 1: nothing was learned: all 4 clients of the round were dropped"),
+        pytest.raises(RunFailed, match=r"no client trained in 2 rounds.*client 0: ValueError: a tensor is too large"),
     ):
         federate(task, fedavg(), rounds=2)
 

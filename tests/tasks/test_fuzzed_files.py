@@ -118,12 +118,12 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(5 << 20))
-    with pytest.raises(DataError, match="once it is unpacked"):
+    with pytest.raises(DataError, match=r"unpacks to|once it is unpacked"):
         source.read_npz(tmp_path / "x.npz", ["x"])
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 20)))
-    with pytest.raises(DataError, match="once it is unpacked"):
+    with pytest.raises(DataError, match=r"unpacks to|once it is unpacked"):
         read_table(tmp_path / "x.csv.gz")
-    with pytest.raises(DataError, match="once it is unpacked"):
+    with pytest.raises(DataError, match=r"unpacks to|once it is unpacked"):
         reading.unpacked(gzip.compress(bytes(5 << 20)), tmp_path, 1 << 20)
 
 
@@ -143,4 +143,4 @@ def test_a_table_of_100_000_clients_is_refused_in_one_line(tmp_path: Path, cli: 
     config = tmp_path / "x.toml"
     config.write_text("", encoding="utf-8")
     line = one_line(cli("run", config, "--out", tmp_path / "run", *arguments))
-    assert "100000 different clients" in line
+    assert "100000 distinct clients" in line

@@ -65,11 +65,11 @@ def test_as_published() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "holds no row"),
-        (b"A11 6\n", "21 cells; row 1 has 2"),
-        (MAN.replace("A93", "A96").encode(), "personal is one of A91, A92, A93, A94, A95; row 1 has 'A96'"),
-        (MAN.replace("1169", "much").encode(), "amount is a whole number; row 1 has 'much'"),
-        ((MAN[:-1] + "3").encode(), "risk is one of 2, 1; row 1 has '3'"),
+        (b"", "has no row"),
+        (b"A11 6\n", "21 cells .got 2"),
+        (MAN.replace("A93", "A96").encode(), "personal must be one of A91, A92, A93, A94, A95 .row 1 has 'A96'"),
+        (MAN.replace("1169", "much").encode(), "amount must be an integer .row 1 has 'much'"),
+        ((MAN[:-1] + "3").encode(), "risk must be one of 2, 1 .row 1 has '3'"),
         (b"\xff\xfe", "not a readable table"),
     ],
 )

@@ -38,16 +38,19 @@ def test_test_rows_and_attributes_of_ones_own() -> None:
 X, Y = arrays(10, 1)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nobody": ({"clients": {}}, "at least one client"),
-    "no pair": ({"clients": {"a": X}}, r"the rows of a are \(inputs, labels\)"),
-    "empty": ({"clients": {"a": (X[:0], Y[:0])}}, "at least one of each"),
+    "no pair": ({"clients": {"a": X}}, r"the rows of a must be \(inputs, labels\)"),
+    "empty": ({"clients": {"a": (X[:0], Y[:0])}}, "at least one"),
     "short": ({"clients": {"a": (X, Y[:5])}}, "10 rows, 5 labels in the rows of a"),
-    "from one": ({"clients": {"a": (X, Y + 1)}}, "labels are whole numbers 0..2 for 3 classes; the clients hold 1..3"),
-    "floats": ({"clients": {"a": (X, Y * 1.0)}}, "hold float64"),
+    "from one": (
+        {"clients": {"a": (X, Y + 1)}},
+        "labels must be integers 0..2 for 3 classes; the clients contain 1..3",
+    ),
+    "floats": ({"clients": {"a": (X, Y * 1.0)}}, "contain float64"),
     "text": ({"clients": {"a": (X, Y.astype(str))}}, "such as"),
-    "NaN": ({"clients": {"a": (X * np.nan, Y)}}, "row 0 of the rows of a holds NaN"),
+    "NaN": ({"clients": {"a": (X * np.nan, Y)}}, "row 0 of the rows of a contains NaN"),
     "shapes": ({"clients": {"a": (X, Y), "b": (X[:, :2], Y)}}, "rows of one shape"),
-    "share": ({"clients": {"a": (X, Y)}, "test": 1.5}, "from 0 to below 1"),
-    "strangers": ({"clients": {"a": (X, Y)}, "test": {"b": (X, Y)}}, "the same clients; a, b differ"),
+    "share": ({"clients": {"a": (X, Y)}, "test": 1.5}, "0 to below 1"),
+    "strangers": ({"clients": {"a": (X, Y)}, "test": {"b": (X, Y)}}, r"the same clients \(a, b differ"),
     "pictures": ({"clients": {"a": (np.zeros((10, 3, 9, 9), np.uint8), Y)}}, "channels first"),
     "key": ({"clients": {"a": (X, Y)}, "shrads": 2}, "unknown key 'task.shrads'"),
 }

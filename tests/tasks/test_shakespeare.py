@@ -64,7 +64,7 @@ def test_roles_are_clients_with_their_criteria(tmp_path: Path, monkeypatch: pyte
 def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write(tmp_path, [{"play": "hamlet"}])
     monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="line 1: a role has play, role and speeches"):
+    with pytest.raises(DataError, match="line 1 needs play, role and speeches"):
         load_task("shakespeare")
     (tmp_path / "shakespeare/roles.jsonl.gz").write_bytes(b"not gzip")
     with pytest.raises(DataError, match="is damaged"):

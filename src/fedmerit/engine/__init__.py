@@ -1,1 +1,1 @@
-"""Runs: rounds one after the other, stopped, resumed."""
+"""Runs: start, run rounds, stop, resume."""

@@ -1,4 +1,4 @@
-"""A finished run: its ledger and its model, why clients got their weights, tables, a page, predictions, ONNX."""
+"""A finished run: its ledger and model, reasons of weights, tables, an HTML report, predictions, ONNX."""
 
 from __future__ import annotations
 
@@ -39,7 +39,15 @@ from fedmerit.tasks.registry import make_federation, make_learner, make_task
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A finished run: its ledger and its final model; `explain` says why each client got its weight.
+    """A finished run: its ledger and final model, reasons of weights, tables, predictions and an HTML report.
+
+    ledger   all rounds: weights, evaluations, events
+    model    the final model as one float32 vector
+    learner  trains and predicts; None for a run from a configuration, which names it
+    folder   the run folder; None for a run in memory
+    encoder  converts table rows to inputs; None for a run without a table
+
+    `federate`, `run_config` and `Run.load` return it.
 
     >>> from fedmerit import fedavg, federate, load_task
     >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
@@ -55,16 +63,19 @@ class Run:
 
     @classmethod
     def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
-        """A run from its folder; `learner` is for runs of Python objects, which no configuration can name."""
+        """Load a run from its folder; `learner` is needed for runs of `federate`, which have no configuration."""
         ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
         if model is None:
-            raise FolderError(f"{folder} does not hold a finished run: its {MODEL} is missing or damaged")
+            raise FolderError(
+                f"{folder} has no finished run: its {MODEL} is missing or damaged; resume the run with "
+                f"`fedmerit run --resume {folder}`, or check it with `fedmerit verify {folder}`"
+            )
         return cls(ledger, model[0], learner, Path(folder))
 
     def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
-        """The final model as torch names it, ready for `module.load_state_dict`; of a client with a personal one, its.
+        """The final model for torch's `module.load_state_dict`; with `client`, that client's personal model.
 
-        `model.safetensors` holds the same: `safetensors.torch.load_file` reads it without this library.
+        `model.safetensors` has the same tensors; `safetensors.torch.load_file` reads them without fedmerit.
         """
         model = self._model(client)
         tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
@@ -72,7 +83,7 @@ class Run:
             learner = self._learner()
             if not isinstance(learner, NamedLearner):
                 raise ConfigError(
-                    f"the learner {type(learner).__name__} has no names for its model's parts; use run.model"
+                    f"the learner {type(learner).__name__} does not name the tensors of its model; use run.model"
                 )
             named = learner.name_tensors(model)
             tensors = {name: values for name, values in named.tensors.items() if name not in named.beside}
@@ -81,24 +92,28 @@ class Run:
         return {name: torch.from_numpy(values) for name, values in tensors.items()}
 
     def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
-        """A torch module with the final model, in evaluation mode; `build` makes it where the run cannot know how."""
+        """Make a torch module with the final model, in evaluation mode; `build` is needed if the run has no module."""
         build = build or getattr(self._learner(), "build", None)
         if build is None:
             name = type(self._learner()).__name__
-            raise ConfigError(f"a torch module comes from a TorchLearner; this run's learner is {name}")
+            raise ConfigError(
+                f"run.module() needs a TorchLearner (this run's learner is {name}); give `build`, or use run.model"
+            )
         module = build()
         try:
             module.load_state_dict(self.state_dict(client))
         except RuntimeError as error:
-            raise DataError(f"`build` makes another module than the run trained: {error}") from None
+            raise DataError(f"the module of `build` differs from the one that the run trained: {error}") from None
         return module.float().eval()
 
     def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The class of each row of `x`, or its number or labels; by a client's personal model where it has one.
+        """Predict the class of each row of `x`, or its number (regression) or labels (multi-label).
 
-        `x` is an array laid out as the task's rows are. Where the run learned from a table, `x` may also be a frame, or
-        the path of a CSV or Parquet file, with columns of the same names: words, gaps and scales are treated as those
-        of the row's client were in training, and `labels` has the words of the classes.
+        x       an array with the layout of the task's rows. For a run on a table, also a data frame, or the path of a
+                CSV or Parquet file with the same columns: texts, missing values and scales are encoded as in training
+        client  predict with this client's personal model, by name or number; default: the shared model
+
+        `labels` has the names of the classes.
 
         >>> from fedmerit import fedavg, federate, load_task
         >>> task = load_task("digits", clients=4)
@@ -109,67 +124,72 @@ class Run:
         return self._predict(x, client)
 
     def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The probability of each class for each row of `x`: (rows, classes)."""
+        """Predict the probability of each class for each row of `x`: an array (rows, classes)."""
         return self._predict(x, client, proba=True)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Where the run learned from a table: the words of the classes that `predict` numbers, or what it predicts."""
+        """For a run on a table: the names of the classes, in the order of `predict`; None without a table."""
         encoder = self._encoder()
         return None if encoder is None else encoder.labels
 
     def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
-        """The final model as a new ONNX file; `x` are example rows, where the run's task cannot give some.
+        """Write the final model to a new ONNX file; needs the packages onnx and onnxscript.
 
-        Needs the packages onnx and onnxscript, by which torch writes such files.
+        path   the file to write
+        x      example rows; needed for runs of `federate`, which have no configuration
+        force  overwrite an existing file
         """
         check_new_file(Path(path), "another path", force=force)
         if getattr(self._learner(), "inputs", None) is not None:
             raise ConfigError(
-                "the ONNX file is made of a module with one input, and this one takes several: use torch.onnx.export "
-                "with run.module()"
+                "ONNX export supports modules with one input, and this module has several; use torch.onnx.export with "
+                "run.module()"
             )
         if x is None:
-            config = _config(self.ledger, "what its rows look like; give some: run.write_onnx(path, x)")
+            config = _config(self.ledger, "example rows; give some: run.write_onnx(path, x)")
             x = make_task(config).federation.train.x[:2]
         _write_onnx(self.module(), as_rows(x), Path(path))
 
     def _learner(self) -> Learner:
         if self.learner is not None:
             return self.learner
-        config = _config(self.ledger, "which learner it used; give it: Run.load(folder, learner=...)")
+        config = _config(self.ledger, "its learner; give it: Run.load(folder, learner=...)")
         return make_learner(config.task, config.train, self._encoder())
 
     def _encoder(self) -> Encoder | None:
         return self.encoder or read_encoder(self.folder, self.ledger)
 
     def _model(self, client: int | str | None) -> Model:
-        """The shared model, or a client's personal one."""
+        """The shared model, or a client's personal model."""
         if client is None:
             check_shared(self.ledger)
             return self.model
-        number = self.ledger.find_client(str(client))
-        found = None if self.folder is None else read_model(self.folder / PERSONAL / f"{number}.safetensors")
-        if found is None:
+        number = self.ledger.find_client(client)
+        personal = None if self.folder is None else read_model(self.folder / PERSONAL / f"{number}.safetensors")
+        if personal is None:
             name = self.ledger.names()[number]
-            raise FolderError(f"{name!r} has no personal model here; runs keep them in their folder's {PERSONAL}/")
-        return found[0]
+            raise FolderError(
+                f"{name!r} has no personal model in this run; only runs of recipes with personal models, in a folder, "
+                f"have them ({PERSONAL}/)"
+            )
+        return personal[0]
 
     def _predict(self, x: Any, client: int | str | None, *, proba: bool = False) -> NDArray[Any]:
-        """The class of each row (or its number, or its labels), or the probability of each class or label."""
+        """Predict classes, numbers or labels of rows; with `proba`, the probability of each class or label."""
         learner, model, rows = self._learner(), self._model(client), as_rows(table_rows(self._encoder(), x))
         if proba and target_of(learner).kind == "number":
-            raise ConfigError("this run predicts numbers, which have no probabilities; use predict")
+            raise ConfigError("this run predicts numbers, which have no probabilities; use run.predict")
         if proba and not has_probabilities(learner):
-            raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; ask for classes")
+            raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; use run.predict")
         try:
             return learner.predict_proba(model, rows) if proba else learner.predict(model, rows)  # type: ignore[attr-defined]
-        except (RuntimeError, ValueError, IndexError) as error:  # what torch and numpy raise of shapes that do not fit
-            raise DataError(f"the model does not take rows of shape {rows.shape[1:]}: {error}") from None
+        except (RuntimeError, ValueError, IndexError) as error:  # torch and numpy raise these for wrong shapes
+            raise DataError(f"the model does not accept rows of shape {rows.shape[1:]}: {error}") from None
 
     @property
     def accuracy(self) -> float:
-        """Accuracy after the last round, weighted by test size; NaN where nobody has test rows."""
+        """Accuracy over all clients' test rows after the last round; NaN without test rows."""
         accuracy = self.ledger.rounds()[-1]["accuracy"]
         return float("nan") if accuracy is None else float(accuracy)
 
@@ -179,39 +199,43 @@ class Run:
         return self.ledger.local_accuracy()[1]
 
     def rounds_to_target(self, target: float, share: float, *, or_equal: bool = False) -> int | None:
-        """The first round in which `share` of the devices are above `target`; None where not reached."""
+        """The first round in which a share of the clients has an accuracy above `target`; None if not reached.
+
+        With `or_equal`, an accuracy of exactly `target` counts, too.
+        """
         return rounds_to_target(*self.ledger.local_accuracy(), target, share, or_equal=or_equal)
 
     def explain(self, number: int) -> list[ClientWeight]:
-        """How each client of a round came to its weight."""
+        """The weight of each client in a round, with its facts, criteria, normalised values and score."""
         return self.ledger.weights(number)
 
     def why(self, round: int | None = None, client: int | str | None = None) -> str:
-        """Why a client, by name or number, got its weight in a round (default: the last), and what would change it.
+        """Explain in words why a client got its weight in a round, and what would change it.
 
-        Without a client: a sentence for each of the round, the heaviest first.
+        round   default: the last round, or the last one in which the client took part
+        client  a name or number; without it, one sentence per client of the round, the largest weight first
 
         >>> from fedmerit import fedavg, federate, load_task
         >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
         >>> print(run.why(round=1, client=3).partition(",")[0])
         client 3 got 24.97% of round 1
         """
-        return why(self.ledger, round, None if client is None else self.ledger.find_client(str(client)))
+        return why(self.ledger, round, None if client is None else self.ledger.find_client(client))
 
     def frame(self, name: str) -> Frame:
-        """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""
+        """Make a pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""
         return run_frame(self.ledger, name)
 
     def events(self) -> list[Event]:
-        """Who was left out and why, and the notes on the weights."""
+        """All events: clients left out with the reason, and notes on the weights."""
         return self.ledger.events()
 
     def report(self, path: Path | str, *, force: bool = False) -> Path:
-        """The run as one HTML file that opens offline: curves, weights, reasons; its path.
+        """Write an HTML report that opens offline, with curves, weights and reasons; return its path.
 
-        `fedmerit report` and `fedmerit.report.html.write_report` put several runs or a study on one page.
+        `fedmerit report` also makes one page of several runs, or of a study.
         """
-        page = import_module("fedmerit.report.html")  # that room builds on this one
+        page = import_module("fedmerit.report.html")  # a lazy import, because the report imports this module
         with TemporaryDirectory() as parent:
             folder = self.folder or Path(parent) / "run"
             if self.folder is None:
@@ -221,11 +245,11 @@ class Run:
         return Path(path)
 
     def plot(self) -> Any:
-        """A plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
+        """Make a plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
         return import_module("fedmerit.report.figures").run_figure(self.ledger)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the run in a line, and why each client of the last round got its weight."""
+        """For notebooks: the run in one line, and the reason of each weight in the last round."""
         lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.why().splitlines())
         return f"<p>{html.escape(repr(self))}</p><ul>{lines}</ul>"
 
@@ -235,46 +259,47 @@ class Run:
 
 
 def write_encoder(folder: Path, encoder: Encoder | None) -> None:
-    """Keep beside the model how rows of its table become inputs."""
+    """Write the encoder of table rows next to the model."""
     if encoder is not None:
         write_new_file(folder / ENCODER, encoder.to_json())
 
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
-    """As the run's folder keeps it, or from the table that its configuration names; None where it had no table."""
+    """Read the encoder from the run folder, or make it from the configuration's table; None without a table."""
     if folder is not None and (folder / ENCODER).is_file():
         return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
-    kept = json.loads(ledger.meta().get("config", "null")) or {}
-    if not str(kept.get("task", {}).get("data", "")).startswith(TABLE):
+    values = json.loads(ledger.meta().get("config", "null")) or {}
+    if not str(values.get("task", {}).get("data", "")).startswith(TABLE):
         return None
-    config = make_config(kept)
+    config = make_config(values)
     return make_federation(config.task, config.run.seed).encoder
 
 
-def _config(ledger: Ledger, unknown: str) -> Config:
-    kept = json.loads(ledger.meta().get("config", "null"))
-    if not kept or "task" not in kept:
-        raise ConfigError(f"a run of Python objects does not keep {unknown}")
-    return make_config(kept)
+def _config(ledger: Ledger, missing: str) -> Config:
+    """The run's configuration; an error that names what is missing if the run has none."""
+    values = json.loads(ledger.meta().get("config", "null"))
+    if not values or "task" not in values:
+        raise ConfigError(f"a run of `federate` does not store {missing}")
+    return make_config(values)
 
 
 def check_shared(ledger: Ledger) -> None:
-    """Refuse to speak of one model where each client has its own."""
+    """Raise an error if the run has no model that all clients share."""
     recipe = kept_recipe(ledger)
     models = None if recipe is None else recipe.models
     if isinstance(models, PersonalModels | LocalModel):
-        raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
+        raise ConfigError("each client of this run has a personal model; choose a client, for example client=3")
     if isinstance(models, ClusterModels):
         raise ConfigError(
-            f"this run has {models.count} models, of which clients choose; read one from its folder's "
-            f"{CLUSTERS}/, for example {CLUSTERS}/1.safetensors"
+            f"this run has {models.count} cluster models and no shared one; read one from the run folder, for example "
+            f"{CLUSTERS}/1.safetensors"
         )
 
 
 def table_rows(encoder: Encoder | None, x: Any) -> NDArray[Any]:
-    """Rows of a frame, or of a file that a path names, as inputs; arrays are inputs already.
+    """Encode the rows of a data frame or a file as inputs; return arrays unchanged.
 
-    What the run never saw, such as a new word, comes as a `NoteWarning`.
+    Values that did not occur in training, such as a new text, give a `NoteWarning`.
     """
     if isinstance(x, str | Path):
         table = read_table(Path(x))
@@ -283,38 +308,37 @@ def table_rows(encoder: Encoder | None, x: Any) -> NDArray[Any]:
     else:
         table = read_frame(x)
     if encoder is None:
-        raise DataError(f"this run learned from arrays, and not from a table such as {table.source}; give an array")
+        raise DataError(f"this run learned from arrays and cannot read the table {table.source}; give an array")
     rows, notes = encoder(table)
     for note in notes:
-        warnings.warn(note, NoteWarning, stacklevel=4)  # where `predict` is called
+        warnings.warn(note, NoteWarning, stacklevel=4)  # the caller of `predict`
     return rows
 
 
 def as_rows(x: Any) -> NDArray[Any]:
-    """Rows as learners take them: images as uint8 or float32, features as float32, every value finite."""
+    """Convert rows to the types that learners accept: uint8 or float32, every value finite."""
     rows = np.asarray(x)
     if rows.dtype == object or rows.dtype.kind not in "biuf":
-        raise DataError(f"rows are numbers, one line per row; got values of type {rows.dtype}")
+        raise DataError(f"rows must be numbers (got values of type {rows.dtype}); convert them first")
     if rows.ndim < 2:
         raise DataError(
-            f"rows are a table (rows, features) or images (rows, height, width, channels); got {rows.shape}"
+            "rows must have the shape (rows, features) or (rows, height, width, channels) "
+            f"(got {rows.shape}); for one row, use x[None]"
         )
     rows = rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
     if not np.isfinite(rows).all():
-        raise DataError(
-            f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} holds NaN or infinity; put in a number first"
-        )
+        raise DataError(f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} has NaN or infinity; replace it by a number")
     return rows
 
 
 def _write_onnx(module: Any, example: NDArray[Any], path: Path) -> None:
-    """The module as an ONNX file that takes any number of rows; `example` are a few of them."""
+    """Write a module to an ONNX file that accepts any number of rows; `example` has a few rows."""
     import torch
 
     from fedmerit.learn.inputs import Inputs
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own parts among themselves
+        warnings.simplefilter("ignore")  # deprecation warnings within torch
         try:
             torch.onnx.export(
                 module,

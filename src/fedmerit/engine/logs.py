@@ -1,4 +1,4 @@
-"""Logs as JSON: one object to a line on standard error, for programs that collect them."""
+"""Logs as JSON lines on standard error, for log collectors."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ from typing import TYPE_CHECKING, Any, TextIO
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
 
-if TYPE_CHECKING:  # a ClientApp imports this file, and little else
+if TYPE_CHECKING:  # a ClientApp imports this file and must start fast
     from fedmerit.core.state import Record
 
 VARIABLE, FORMATS = "FEDMERIT_LOG", ("text", "json")
 LOGGERS = ("flwr", "fedmerit")
 FIELDS = "fields"
-"""The key under which a log record carries further fields, by `extra=`."""
+"""The attribute of a log record with further fields, set by `extra=`."""
 
 log = logging.getLogger("fedmerit")
 
 
 class JsonLines(logging.Formatter):
-    """Time (UTC), level, logger, message and process; an exception as text, and whatever fields the record has.
+    """Format log records as JSON: time (UTC), level, logger, message, process, exception and further fields.
 
-    >>> one = logging.LogRecord("flwr", logging.INFO, "x.py", 1, "round %d", (3,), None)
-    >>> json.loads(JsonLines().format(one))["message"]
+    >>> record = logging.LogRecord("flwr", logging.INFO, "x.py", 1, "round %d", (3,), None)
+    >>> json.loads(JsonLines().format(record))["message"]
     'round 3'
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one record as one line."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "logger": record.name}
-        told |= {"message": printable(record.getMessage(), 5000), "process": record.process}
-        told |= getattr(record, FIELDS, {})
+        fields: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "logger": record.name}
+        fields |= {"message": printable(record.getMessage(), 5000), "process": record.process}
+        fields |= getattr(record, FIELDS, {})
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
-def log_format(asked: str | None = None) -> str:
-    """`text` or `json`: as asked, else as FEDMERIT_LOG says."""
-    found = asked or os.environ.get(VARIABLE) or FORMATS[0]
-    if found not in FORMATS:
-        raise ConfigError(f"logs are {' or '.join(FORMATS)} ({VARIABLE}, --log-format); got {printable(found)!r}")
-    return found
+def log_format(requested: str | None = None) -> str:
+    """The log format, `text` or `json`: as requested, else from the environment variable FEDMERIT_LOG."""
+    chosen = requested or os.environ.get(VARIABLE) or FORMATS[0]
+    if chosen not in FORMATS:
+        raise ConfigError(
+            f"the log format ({VARIABLE}, --log-format) must be {' or '.join(FORMATS)} (got {printable(chosen)!r})"
+        )
+    return chosen
 
 
-def start_logs(asked: str | None = None, stream: TextIO | None = None) -> bool:
-    """Have Flower's log and ours written as JSON lines, where that is asked for; whether it is."""
-    if log_format(asked) != "json":
+def start_logs(requested: str | None = None, stream: TextIO | None = None) -> bool:
+    """Write Flower's log and fedmerit's as JSON lines if the log format is `json`; return whether it is."""
+    if log_format(requested) != "json":
         return False
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
@@ -66,18 +68,18 @@ def start_logs(asked: str | None = None, stream: TextIO | None = None) -> bool:
 
 
 class RoundLog:
-    """A line for each round of a run, and one for each client that was left out and each note."""
+    """Log a line for each round of a run, each client that was left out and each note."""
 
     def __init__(self, names: Sequence[str] = (), **fields: Any) -> None:
         self._names, self._fields = names, fields
 
     def __call__(self, record: Record) -> None:
-        """Write what a round did."""
+        """Log a round."""
         about = {**self._fields, "round": record.index}
         tested = record.evaluation
         numbers: dict[str, Any] = {"clients": len(record.ids), "left_out": len(record.dropped)}
         numbers |= {} if tested is None or not tested.sizes.sum() else {"accuracy": round(tested.accuracy, 6)}
-        numbers["seconds"] = {stage: round(taken, 4) for stage, taken in record.seconds.items()}
+        numbers["seconds"] = {stage: round(duration, 4) for stage, duration in record.seconds.items()}
         write_log("round", about | numbers)
         for client, reason in record.dropped.items():
             write_log("left out", about | self._client(client) | {"reason": reason}, logging.WARNING)
@@ -90,5 +92,5 @@ class RoundLog:
 
 
 def write_log(message: str, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
-    """One line, with fields of its own."""
+    """Log one line with further fields."""
     log.log(level, "%s", message, extra={FIELDS: fields})

@@ -1,4 +1,4 @@
-"""The loop of every run: rounds one after the other, from the newest checkpoint, until done or asked to stop."""
+"""The training loop: run rounds from the newest checkpoint until the run is finished or stopped."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from fedmerit.store.status import status_file
 
 OnRecord: TypeAlias = Callable[[Record], None]
 Stop: TypeAlias = Callable[[Sequence[float]], bool]
-"""The accuracies on validation rows after each round so far -> whether to stop."""
+"""A stopping rule: accuracies on validation rows after each round so far -> whether to stop."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Within it, `asked` says whether somebody wants the run to stop.
+    """A context manager that handles Ctrl-C and SIGTERM: `asked` is True after the first signal.
 
-    The first Ctrl-C ends a run after its round, the second at once.
+    The first signal ends a run after its round, the second ends it at once.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Stopping:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # elsewhere signals cannot be handled
+        if threading.current_thread() is threading.main_thread():  # other threads cannot handle signals
             self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
         return self
 
@@ -85,11 +85,11 @@ def run_rounds(
     on_record: Sequence[OnRecord] = (),
     log: Sequence[str] = (),
 ) -> State:
-    """Run the rounds that the ledger does not have yet, and record each; a run in which nobody ever trained fails.
+    """Run the rounds that the ledger does not have yet; raise RunFailed if no client ever trained.
 
-    folder      for the final model, where the run has a folder
-    stopping    of a run that can be resumed: it has checkpoints, and may be asked to stop after a round
-    stop        ends the run early, by the accuracies on validation rows
+    folder      the run folder, for the final model
+    stopping    makes the run resumable: it writes checkpoints, and stops after a round on Ctrl-C
+    stop        rule for early stopping
     on_record   called with the record of every round
     log         sinks that get every round
     """
@@ -103,7 +103,7 @@ def run_rounds(
         state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
         state = state or first_state(fleet, host, recipe, settings.seed, ledger)
         sinks.log(ledger)
-        validated = ledger.validated()  # where it ends already, a kill came between its last round and its end
+        validated = ledger.validated()  # if these already stop the run, it was killed after its last round
         ended = stop is not None and bool(validated and state.history.participations) and stop(validated)
         for index in range(state.history.rounds + 1, settings.rounds + 1):
             if ended:
@@ -113,25 +113,25 @@ def run_rounds(
             if stop is not None:
                 validated.append(_validate(host, state))
                 ended = index < settings.rounds and bool(state.history.participations) and stop(validated)
-                text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+                text = f"stopped early: validation accuracy is {validated[-1]:.4f}, the best was {max(validated):.4f}"
                 ending = (Note("stopped", "run", text),) if ended else ()
                 record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
-            if privacy is not None:  # every release that was booked counts, also of a round that a kill repeats
+            if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
                 record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
             if checkpoints is not None:
-                # clients' test rows would choose the best model of a private run
+                # the best model is chosen on clients' test rows, which the privacy accounting does not cover
                 best = tests_one_model(recipe) and privacy is None
                 write_models(checkpoints, ledger, fleet, state, record, best=best)
-            ledger.append(record)  # after the models: a round that the ledger knows has its checkpoint
+            ledger.append(record)  # after the models, so that every round in the ledger has a checkpoint
             sinks.log(ledger)
             for call in on_record:
                 call(record)
             if stopping is not None and stopping.asked and index < settings.rounds:
                 raise RunStopped(f"stopped after round {index} of {settings.rounds}")
         if not state.history.participations:
-            left_out = (f"client {one.client}: {one.text}" for one in ledger.events(after=0) if one.kind == "left-out")
-            reason = next(left_out, "the events of the run say why")
-            raise RunFailed(f"nobody trained in {settings.rounds} rounds, so there is no model; {reason}")
+            events = (event for event in ledger.events(after=0) if event.kind == "left-out")
+            reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
+            raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
         named = fleet.server.name_tensors(state.model)
         if folder is not None:
             write_final_models(folder, state, fleet, named)
@@ -140,14 +140,17 @@ def run_rounds(
 
 
 def _validate(host: Host, state: State) -> float:
+    """Accuracy of the model on all clients' validation rows."""
     accuracy = host.clients.evaluate([state.model], on="validation")[0].accuracy
     if math.isnan(accuracy):
-        raise RunFailed("run.stop uses validation rows, and no client that answered has any; set task.validation")
+        raise RunFailed(
+            "run.stop needs validation rows, and no client that answered has any; set task.validation, for example 0.1"
+        )
     return accuracy
 
 
 def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
-    """The recipe with the control that the clients' learner needs (SCAFFOLD, FedDyn)."""
+    """Add the server-side control variates that the clients' learner needs (SCAFFOLD, FedDyn) to a recipe."""
     controls = () if server.control is None else (server.control,)
     return replace(recipe, server=replace(recipe.server, controls=controls)) if controls else recipe
 
@@ -158,13 +161,13 @@ def tests_one_model(recipe: Recipe) -> bool:
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, and what the recipe's models make of it."""
+    """Make the state before round 1: the learner's first model, centred if requested, and the recipe's models."""
     server = fleet.server
     model, events = server.first_model(derive(seed, "model")), list[Event]()
     if server.centre is not None:
         limit = server.limits.get(SAMPLES)
         model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit)
-        left_out = [Event(0, one, "left-out", f"of the mean input: {why}") for one, why in sorted(dropped.items())]
+        left_out = [Event(0, i, "left-out", f"of the mean input: {reason}") for i, reason in sorted(dropped.items())]
         events += [Event(0, None, "centre", about), *left_out]
     state, notes = initial_state(recipe, host, model, seed)
     events += [Event(0, note.client, note.kind, note.text) for note in notes]
@@ -178,22 +181,22 @@ def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Led
 def newest_state(
     folder: Path, ledger: Ledger, recipe: Recipe, load: Callable[[Path, int], bool] = lambda run, index: True
 ) -> State | None:
-    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again.
+    """Load the state after the newest round with an intact checkpoint, and remove later rounds from the ledger.
 
-    `load` gives clients what they had after a round; a round of which that cannot be had is not intact.
+    `load(run, index)` restores the clients' state after a round, and returns False if it is not intact.
     """
     checkpoint = read_checkpoint(folder, ledger.last_round(), ledger.identity())
     while checkpoint and not load(folder, checkpoint[2]):
         checkpoint = read_checkpoint(folder, checkpoint[2] - 1, ledger.identity())
-    ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
+    ledger.forget_after(checkpoint[2] if checkpoint else -1)  # -1 also removes the events before round 1
     if checkpoint is None:
         return None
-    model, own, _ = checkpoint
-    return State(model, ledger.history(recipe.remembers), own)
+    model, parts, _ = checkpoint
+    return State(model, ledger.history(recipe.remembers), parts)
 
 
 def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
-    """What a killed run goes on from: the clients' own models, the best so far, and the checkpoint."""
+    """Write what a killed run resumes from: personal models, the best model so far, and the checkpoint."""
     fleet.save(folder, record.index)
     evaluation = record.evaluation
     if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
@@ -202,7 +205,7 @@ def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, recor
 
 
 def write_final_models(folder: Path, state: State, fleet: Fleet, named: NamedTensors | None) -> None:
-    """The run's model, personal models, and the models that clients chose from; checkpoints are not needed any more."""
+    """Write the final model, personal models and cluster models, and remove the checkpoints."""
     if any_saved(folder):
         copy_out(folder, folder / PERSONAL)
     rounds, models = state.history.rounds, models_in(state)
@@ -214,10 +217,10 @@ def write_final_models(folder: Path, state: State, fleet: Fleet, named: NamedTen
 
 
 def run_files(
-    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, scratch: Path
+    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, temp_folder: Path
 ) -> list[Path]:
-    """The files of a run that sinks keep: its model, and its report where one can be made (it needs plotly)."""
-    model, page = (folder or scratch) / MODEL, scratch / "report.html"
+    """The files of a run for sinks: its model, and its report if plotly is installed."""
+    model, page = (folder or temp_folder) / MODEL, temp_folder / "report.html"
     if folder is None:
         write_model(model, state.model, state.history.rounds, named)
     with suppress(UserError):
@@ -227,12 +230,12 @@ def run_files(
 
 @contextmanager
 def resumable(folder: Path, way_out: str) -> Iterator[None]:
-    """A full disk ends a run in a way that can be resumed."""
+    """Turn the errors of a full disk into RunFailed; `way_out` says how to continue."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise RunFailed(f"no space left for {folder} ({error.strerror}); make room and {way_out}") from error
+        raise RunFailed(f"the disk of {folder} is full ({error.strerror}); free some space and {way_out}") from error
     except sqlite3.OperationalError as error:
-        raise RunFailed(f"cannot write the ledger of {folder}: {error}; make room and {way_out}") from error
+        raise RunFailed(f"cannot write the ledger of {folder}: {error}; free some space and {way_out}") from error

@@ -1,4 +1,4 @@
-"""What clients' facts are before any training, and which criteria tell the clients apart by them."""
+"""Clients' facts before training, and how much each criterion would change their weights."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from fedmerit.tasks.federation import Federation
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How a criterion spreads over the clients: least, middle and largest value, and the weight that it moves.
+    """Spread of a criterion over the clients: smallest, median and largest value, and the weight that it moves.
 
-    `moved` is the share of weight that changes hands against equal weights where the criterion alone decides.
+    `moved` is the total variation distance between equal weights and weights by this criterion alone.
     """
 
     criterion: str
@@ -42,18 +42,18 @@ class Separation:
 
     @property
     def separates(self) -> bool:
-        """Whether that is as much as one would see."""
+        """Whether the criterion moves a visible share of the weight."""
         return self.moved >= VISIBLE
 
 
 def measured_facts(federation: Federation, criteria: Sequence[Criterion] = ()) -> dict[str, Vector]:
-    """All facts that clients have without training, a value per client; also those that these criteria read.
+    """Measure all facts that need no training, one value per client, including those that the criteria read.
 
-    Facts that the data cannot give (sharpness of a table) are left out, unless one of the criteria reads them.
+    Facts that the data do not have (image sharpness of a table) are skipped, unless a criterion reads them.
     """
     facts: dict[str, Vector] = {}
-    read = (name for criterion in criteria for name in criterion.required_facts)
-    names = [name for name in read if find_fact(name).measure is not None and name not in OF_TRAINING]
+    required = (name for criterion in criteria for name in criterion.required_facts)
+    names = [name for name in required if find_fact(name).measure is not None and name not in OF_TRAINING]
     for name in dict.fromkeys((*_measurable(federation), *names)):
         try:
             facts[name] = fact_of_clients(federation, name)
@@ -64,7 +64,7 @@ def measured_facts(federation: Federation, criteria: Sequence[Criterion] = ()) -
 
 
 def fact_of_clients(federation: Federation, name: str) -> Vector:
-    """One fact of every client, measured on its rows."""
+    """Measure one fact of every client on its training rows."""
     return np.array([measure(federation.samples(client), [name])[name] for client in range(len(federation.names))])
 
 
@@ -82,27 +82,28 @@ def _measurable(federation: Federation) -> Iterator[str]:
         )
 
 
-def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()) -> list[Criterion]:
-    """The criteria that these facts suffice for: those of the recipe first, then others of the tables.
+def readable_criteria(facts: Mapping[str, Vector], first: Sequence[Criterion] = ()) -> list[Criterion]:
+    """The criteria that can be computed from these facts: `first`, then the remaining built-in ones.
 
-    Of the words of clients' own facts, those that at least two clients share: another gives one client everything.
+    Criteria `fact:NAME is TEXT` are included if at least two clients share the text; otherwise one client would get all
+    the weight.
     """
-    plain = [one for one in CRITERIA.values() if isinstance(one, FunctionCriterion) and one.required_facts]
+    plain = [each for each in CRITERIA.values() if isinstance(each, FunctionCriterion) and each.required_facts]
     attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
     client_facts = [parse_client_fact(name) for name, values in facts.items() if _can_be_criterion(name, values)]
-    known = {one.name: one for one in (*own, *plain, *attributes, *client_facts)}
-    return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
+    by_name = {each.name: each for each in (*first, *plain, *attributes, *client_facts)}
+    return [each for each in by_name.values() if each.required_facts and set(each.required_facts) <= set(facts)]
 
 
 def _can_be_criterion(fact: str, values: Vector) -> bool:
-    """Whether a priority can name a client's own fact (a column `home town` it cannot), and clients share its word."""
+    """Whether a priority can name this fact (it has no spaces), and at least two clients share its text."""
     name = fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]
     shared = IS_WORD not in fact or values.sum() > 1
     return fact.startswith(CLIENT_FACT) and bool(shared) and NAME.fullmatch(name) is not None
 
 
 def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:
-    """How each criterion spreads over the clients, those that move most weight first."""
+    """Compute the spread of each criterion, the one that moves most weight first."""
     number = len(next(iter(facts.values()), ()))
     cohort = Cohort(1, tuple(range(number)), Updates(np.zeros((number, 0), np.float32)), dict(facts))
     lines = []

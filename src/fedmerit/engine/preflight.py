@@ -1,4 +1,4 @@
-"""Preflight: whether the data has what a recipe asks for, told before a run starts."""
+"""Checks before a run: whether the data has what a recipe needs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, sto
             not tests_one_model(recipe)
         ),
         "stopping early asks clients' rows without noise, which [privacy] does not cover": privacy_of(recipe),
-        "a run that may stop after any round tests every one; leave evaluate_every at 1": run.evaluate_every != 1,
+        "early stopping needs a test after every round; remove evaluate_every": run.evaluate_every != 1,
     }
     for refusal, holds in refusals.items() if stop is not None else ():
         if holds:

@@ -1,4 +1,4 @@
-"""Progress of a run: a bar or lines on a console, and its notes as Python warnings."""
+"""Progress of a run on a console, and its notes as Python warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedmerit.errors import NoteWarning
 def progress(
     console: Console, rounds: int, label: str = "", done: int = 0, every: int = 1, *, notes: bool = True
 ) -> Iterator[OnRecord]:
-    """A bar on a terminal, a plain line every so many rounds elsewhere; each kind of note is shown once."""
+    """Show a bar on a terminal, else a line every `every` rounds; each note is shown once."""
     new_notes = NewNotes()
 
     def show_notes(record: Record) -> None:
@@ -53,7 +53,7 @@ def progress(
 
 @contextmanager
 def progress_bar(rounds: int, *, shown: bool) -> Iterator[OnRecord]:
-    """`progress` on the standard output, without the notes, which come as warnings; or nothing at all."""
+    """Show `progress` on standard output without notes, which are warnings here; nothing unless `shown`."""
     if not shown:
         yield lambda record: None
         return
@@ -62,13 +62,13 @@ def progress_bar(rounds: int, *, shown: bool) -> Iterator[OnRecord]:
 
 
 class Warner:
-    """Tells what users of Python should know as a `NoteWarning`: each kind of note once, and the first left out."""
+    """Issue a `NoteWarning` for the first note of each kind, and for the first client that is left out."""
 
     def __init__(self, names: Sequence[str], stacklevel: int) -> None:
         self._names, self._stacklevel, self._seen = names, stacklevel, set[str]()
 
     def __call__(self, record: Record) -> None:
-        """Warn of what is new in this round."""
+        """Warn about new notes of this round."""
         for note in _notes(record):
             who = "" if note.client is None else f"{self._names[note.client]} "
             self._tell(note.kind, f"round {record.index}: {who}{note.text}")
@@ -86,16 +86,16 @@ def _notes(record: Record) -> tuple[Note, ...]:
 
 
 class NewNotes:
-    """The lines to show of a round: clients left out, rewards refused, and a note the first time its subject occurs."""
+    """Lines for a round: clients left out, rewards refused, and each note the first time its subject occurs."""
 
     def __init__(self) -> None:
         self._seen = set[tuple[str, str]]()
 
     def __call__(self, record: Record) -> list[str]:
-        """What is new in this round."""
+        """The new lines of this round."""
         lines = [f"client {client} left out: {reason}" for client, reason in record.dropped.items()]
         verdicts = record.rewards.verdicts.items()
-        lines += [f"client {one} refused its reward: {verdict.reason}" for one, verdict in verdicts if verdict.reason]
+        lines += [f"client {i} refused its reward: {verdict.reason}" for i, verdict in verdicts if verdict.reason]
         for note in _notes(record):
             if (note.kind, note.subject) not in self._seen:
                 self._seen.add((note.kind, note.subject))
@@ -104,7 +104,7 @@ class NewNotes:
 
 
 def _state(record: Record) -> str:
-    """Accuracy, what a search or rewards came to, and the privacy spent so far with the clip of the updates."""
+    """Accuracy, result of the search or of the rewards, and the privacy budget spent so far."""
     accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
     clip = record.numbers.get("clip")
     spent = "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
@@ -112,11 +112,11 @@ def _state(record: Record) -> str:
 
 
 def _order(record: Record) -> str:
-    """The order that a search took and how many models were tested for it; or groups, and what became of rewards."""
+    """The chosen order of a search and the number of tested models; or the numbers of groups and accepted rewards."""
     if verdicts := record.rewards.verdicts.values():
         groups = len(record.groups.members) if record.groups else 1
-        taken = sum(verdict.accepted for verdict in verdicts)
-        return f"  {groups} group{'s' * (groups > 1)}, {taken} of {len(verdicts)} rewards taken"
+        accepted = sum(verdict.accepted for verdict in verdicts)
+        return f"  {groups} group{'s' * (groups > 1)}, {accepted} of {len(verdicts)} rewards accepted"
     if record.search is None or not record.search.results or record.label is None:
         return ""
     return f"  {record.label} ({record.search.models_sent} tested)"

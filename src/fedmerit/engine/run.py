@@ -1,4 +1,4 @@
-"""Runs: a recipe on a task, in memory or into a folder, on this machine or on any fleet."""
+"""Run a recipe on a task: in memory or in a run folder, on this machine or on any fleet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from fedmerit.store.verify import SUMS, write_sums
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
-"""How a run comes by its task; runs that share data may share its loading."""
+"""Load the task of a configuration; runs that share data can share this function and its cache."""
 GIB = 2**30
 
 
@@ -63,31 +63,39 @@ def federate(
     device: str = "cpu",
     log: Sequence[str] = (),
 ) -> Run:
-    """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
+    """Train a task's clients with a recipe on this machine.
 
-    fraction        the share of the clients that take part in a round; default: a tenth, but no fewer than ten clients
-                    where there are as many, else all. A `selection` stands for it
-    workers         processes; 1 means this one. The bits do not depend on it
-    evaluate_every  test the model on all clients every k rounds, and always after the last
-    audit           objectives to write down of the model, for example ["parity:sex"]
-    on_record       called with the `Record` of every round (`fedmerit.core.state`); what it returns is not used, and
-                    what it raises ends the run
-    out             a new folder for ledger and model, for `fedmerit report`, `show` and `explain`; such a run, whose
-                    task is made in Python, is not resumed
-    progress        show a bar, or a line per round where there is no terminal
-    stop            called after every round with the accuracies on all validation rows so far; True ends the run:
+    task            the clients' data and their learner, from `load_task` or made of a `Federation`
+    recipe          how clients are weighed and aggregated: `prioritized("LD", "DS")`, `fedavg()`
+    rounds          the number of rounds
+    fraction        the share of the clients selected in each round; default: 0.1, but at least ten clients, or all
+                    clients where there are fewer
+    seed            of the first model, the selection and the batches; the same seed gives the same bits
+    workers         the number of processes; it does not change the result
+    evaluate_every  test the model on all clients every k rounds and after the last round
+    audit           objectives of the model to record, for example ["parity:sex"]
+    selection       replaces `fraction`, for example `Poisson(0.1)`
+    on_record       called with the `Record` of each round; its exceptions end the run
+    out             a new folder for the ledger and the model, for `fedmerit report` and `explain`; default: in memory
+    progress        show a progress bar, or one line per round without a terminal
+    stop            called after each round with the validation accuracies so far; True ends the run:
                     `fedmerit.config.run.EarlyStopping(patience=5)`, or any function
-    device          where clients train, as `run.device` has it: "cpu", "cuda", "cuda:1", "mps", "auto"
-    log             sinks that get every round, as NAME:WHERE: ["tensorboard:runs/tb"] (docs/watch.md); one that fails
-                    warns once
+    device          where clients train: "cpu", "cuda", "cuda:1", "mps", "auto"
+    log             sinks for the metrics of each round, as NAME:WHERE, for example ["tensorboard:runs/tb"]
 
-    What is to be known of the weights and of who was left out comes as a `NoteWarning`, each kind once.
+    Notes on the weights and on clients left out are issued as `NoteWarning`, each kind once.
 
     >>> from fedmerit import DS, LD, load_task, prioritized
-    >>> run = federate(load_task("digits", clients=4), prioritized(LD, DS, normalise="max"), rounds=1, fraction=0.5)
+    >>> task = load_task("digits", clients=4)
+    >>> run = federate(task, prioritized(LD, DS), rounds=1, fraction=0.5)
     >>> len(run.explain(1))
     2
     """
+    if not isinstance(recipe, Recipe):
+        raise TypeError(
+            f"federate(task, recipe): the second argument must be a Recipe (got {type(recipe).__name__}); "
+            + ("swap the two" if isinstance(task, Recipe) else "for example fedavg()")
+        )
     names = task.federation.names
     share = default_fraction(len(names)) if fraction is None else fraction
     settings: dict[str, Any] = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
@@ -105,7 +113,7 @@ def federate(
     ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner))
     if home is not None:
         write_encoder(home, task.federation.encoder)
-    warn = Warner(names, stacklevel=5)  # where `federate` is called
+    warn = Warner(names, stacklevel=5)  # the caller of `federate`
     workers = count_workers(task.learner, config.run)
     with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
         calls: list[OnRecord] = [warn, advance, *([on_record] if on_record else [])]
@@ -126,10 +134,14 @@ def run_config(
     *,
     draw_seed: int | None = None,
 ) -> Run:
-    """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors.
+    """Run a configuration, and write a new run folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
-    `log` names sinks that get every round, as in `federate`. `draw_seed` replaces `run.seed` in the rounds: other
-    clients and batches are drawn, while the data and the first model stay the same.
+    config     from `load_config`
+    out        the new folder
+    on_record  called with the `Record` of every round
+    load       makes the task of the configuration
+    log        sinks that get every round, as in `federate`
+    draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -140,8 +152,8 @@ def run_config(
     check_logs(log)
     if config.run.wait is not None and config.run.delays is None:
         raise ConfigError(
-            "run.wait has no effect on this machine, where every client answers; set run.delays to simulate some that "
-            "are late, or run it on Flower"
+            "run.wait has no effect on this machine, where no client is late; set run.delays to simulate late clients, "
+            "or use `fedmerit flower run`"
         )
     task = on_devices(load(config), config.run)
     recipe = check_config(config, task)
@@ -158,19 +170,24 @@ def resume(
     load: Load = make_task,
     log: Sequence[str] = (),
 ) -> Run:
-    """Resume a run that was stopped or killed, to the very bits of one that was not.
+    """Resume a run that was stopped or killed; the result has the same bits as an uninterrupted run.
 
-    A configuration may be given to make sure that it is the run's; only workers and memory may differ.
+    folder     the run folder
+    config     checked against the folder's configuration; only workers and memory may differ
+    on_record  called with the `Record` of every further round
+    load       makes the task of the configuration
+    log        sinks that get every round, as in `federate`
 
     >>> from fedmerit import load_config
-    >>> run = run_config(load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"]), Path("runs/b"))
+    >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
+    >>> run = run_config(config, Path("runs/b"))
     >>> bool((resume(Path("runs/b")).model == run.model).all())
     True
     """
     check_logs(log)
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
-        remove_checkpoints(folder)  # a kill may have come in between
+        remove_checkpoints(folder)  # the run may have been killed before it removed them
         if not (folder / SUMS).exists():
             write_sums(folder)
         return Run.load(folder)
@@ -180,7 +197,7 @@ def resume(
 
 
 def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None, log: Sequence[str]) -> Run:
-    """On this machine, from the newest checkpoint or from the beginning."""
+    """Run on this machine, from the newest checkpoint or from the beginning."""
     run, workers = config.run, count_workers(task.learner, config.run)
     budget = None if run.memory is None else int(run.memory * GIB)
     with (
@@ -189,13 +206,13 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
         LocalFleet(task, workers, budget, folder, run.deadline) as fleet,
     ):
         write_encoder(folder, task.federation.encoder)
-        del task  # the fleet holds the data in shared memory now
+        del task  # the fleet has copied the data to shared memory
         _run_into(folder, config, fleet, [on_record] if on_record else [], log)
     return Run.load(folder)
 
 
 def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord], log: Sequence[str]) -> None:
-    """Run the rounds of a configuration that its folder does not have yet."""
+    """Run the rounds that the folder does not have yet."""
     recipe, run = with_control(recipe_of(config), fleet.server), config.run
     stop = None if run.stop is None else run.stop.make()
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
@@ -217,9 +234,13 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
 def run_on(
     fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None, log: Sequence[str] = ()
 ) -> Run:
-    """Run a configuration on any fleet into a folder; where a run was begun there, resume it.
+    """Run a configuration on any fleet, and write a run folder; if the folder exists, resume its run.
 
-    Attackers of the task are the fleet's to simulate.
+    fleet      the clients, for example a `LocalFleet`; the fleet simulates attackers, if the task has any
+    config     from `load_config`
+    folder     the run folder
+    on_record  called with the `Record` of every round
+    log        sinks that get every round, as in `federate`
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1"])
@@ -243,22 +264,22 @@ def run_on(
 
 
 def on_devices(task: Task, settings: RunConfig) -> Task:
-    """The task with a learner that trains where `run.device` says; without a device, the task itself."""
+    """Move the task's learner to `run.device`."""
     if settings.device == "cpu":
         return task
     if not isinstance(task.learner, DeviceLearner):
         raise ConfigError(
             f"run.device = {settings.device!r} needs a learner with the methods of `DeviceLearner`, such as "
-            "`TorchLearner`; that of this task has none: leave run.device out"
+            f"`TorchLearner` (got {type(task.learner).__name__}); remove run.device"
         )
     return replace(task, learner=task.learner.on(settings.device))
 
 
 def device_of(learner: Learner) -> str:
-    """The device that the bits depend on, as ledgers name it."""
+    """The device that the bits of a run depend on, as recorded in the ledger."""
     return learner.described if isinstance(learner, DeviceLearner) else "cpu"
 
 
 def count_workers(learner: Learner, settings: RunConfig) -> int:
-    """As `run.workers` says; else one per core, and one where an accelerator trains."""
+    """The number of worker processes: `run.workers`, else one per core, or one if an accelerator trains."""
     return settings.workers or (cores() if device_of(learner) == "cpu" else 1)

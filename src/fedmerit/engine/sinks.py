@@ -1,7 +1,7 @@
-"""Sinks: the files and experiment trackers that receive every round of a run, as `--log NAME:WHERE` asks.
+"""Sinks: files and experiment trackers that receive every round of a run, chosen by `--log NAME:WHERE`.
 
-Rounds come from the ledger. A resumed run logs no round twice. A sink that fails warns once, and the run continues.
-One function opens each kind: CSV, JSON lines, TensorBoard, MLflow, Weights & Biases.
+Rounds are read from the ledger. A resumed run logs no round twice. A sink that fails warns once, and the run continues.
+There is one function per kind of sink: CSV, JSON lines, TensorBoard, MLflow, Weights & Biases.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Values: TypeAlias = Mapping[str, float]  # the numbers of a round by name; `roun
 
 
 class Target(NamedTuple):
-    """WHERE, the name and the settings of a run, and of a resumed run its place at WHERE and the last round there."""
+    """What a sink is opened with: WHERE, name and settings of the run; for a resumed run, its place and last round."""
 
     where: str
     run: str
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 @dataclass(slots=True)
 class Sink:
-    """An open sink: `log` stores a round, `keep` the model and the report of a finished run, if it can."""
+    """An open sink: `log` stores a round; `keep`, if supported, stores the model and the report of a finished run."""
 
     place: str
     last: int
@@ -59,7 +59,7 @@ def open_file(to: Target, ending: str, header: str, lines: Callable[[int, Values
     path = Path(to.place) if to.place else _free_path(to, ending)
     last = to.last if path.exists() else 0
     old = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:] if last else []
-    # A killed process may have left half a line, or a round that was not recorded and is logged again.
+    # A killed process may have left half a line, or a round that the ledger does not have and that is logged again.
     old = [line for line in old if line.endswith("\n") and int(re.findall(r"\d+", line)[0]) <= last]
     write_new_file(path, header + "".join(old))
 
@@ -71,18 +71,18 @@ def open_file(to: Target, ending: str, header: str, lines: Callable[[int, Values
 
 
 def open_csv(to: Target) -> Sink:
-    """FOLDER/RUN.csv: a line per round and name. Names have no commas and no quotes."""
+    """Write FOLDER/RUN.csv: a line per round and name. Names have no commas and no quotes."""
     return open_file(to, ".csv", "round,name,value\n", lambda i, of: "".join(f"{i},{k},{v!r}\n" for k, v in of.items()))
 
 
 def open_jsonl(to: Target) -> Sink:
-    """FOLDER/RUN.jsonl: an object with the name and the settings of the run, then an object per round."""
+    """Write FOLDER/RUN.jsonl: an object with the name and the settings of the run, then an object per round."""
     header = f"{dump_json({'run': to.run, 'settings': dict(to.settings)})}\n"
     return open_file(to, ".jsonl", header, lambda i, of: f"{dump_json({'round': i, **of})}\n")
 
 
 def open_tensorboard(to: Target) -> Sink:
-    """LOGDIR/RUN: a scalar per name, in event files of TensorBoard's own writer."""
+    """Write LOGDIR/RUN: a scalar per name, in event files of TensorBoard's own writer."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -99,13 +99,13 @@ def open_tensorboard(to: Target) -> Sink:
         scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         add(int(values["round"]), summary=Summary(value=scalars))
 
-    # From this step on, readers drop what a killed process may have logged.
+    # TensorBoard drops earlier events from this step on, which a killed process may have logged.
     add(last + 1, session_log=SessionLog(status=SessionLog.START))
     return Sink(str(folder), last, log, close=writer.close)
 
 
 def open_mlflow(to: Target) -> Sink:
-    """A run of the experiment `fedmerit`, in a database file (created if missing) or on a tracking server."""
+    """Log a run of the experiment `fedmerit` to a database file (created if missing) or a tracking server."""
     from mlflow.entities import Metric, Param
     from mlflow.tracking import MlflowClient
 
@@ -116,10 +116,10 @@ def open_mlflow(to: Target) -> Sink:
         uri, artifacts = f"sqlite:///{path}", path.with_suffix(".artifacts").as_uri()
     client, place, last = MlflowClient(tracking_uri=uri), to.place, 0
     if not place:
-        found = client.get_experiment_by_name("fedmerit")
-        experiment = found.experiment_id if found else client.create_experiment("fedmerit", artifacts)
+        existing = client.get_experiment_by_name("fedmerit")
+        experiment = existing.experiment_id if existing else client.create_experiment("fedmerit", artifacts)
         place = str(client.create_run(experiment, run_name=to.run).info.run_id)
-        client.log_batch(place, params=[Param(k, str(v)[:500]) for k, v in to.settings.items()])  # the servers' limit
+        client.log_batch(place, params=[Param(k, str(v)[:500]) for k, v in to.settings.items()])  # MLflow's limit
     else:  # `round` is logged last: a round that has it is complete
         last = int(client.get_run(place).data.metrics.get("round", 0))
 
@@ -136,7 +136,7 @@ def open_mlflow(to: Target) -> Sink:
 
 
 def open_wandb(to: Target) -> Sink:
-    """A run of a project. It is offline unless WANDB_MODE says otherwise; `wandb sync` sends it later."""
+    """Log a run of a project, offline unless WANDB_MODE is set; `wandb sync` uploads it later."""
     import wandb
 
     place, mode = to.place or uuid4().hex[:8], os.environ.get("WANDB_MODE") or "offline"
@@ -153,7 +153,7 @@ def open_wandb(to: Target) -> Sink:
 
 
 def _free_path(to: Target, ending: str = "") -> Path:
-    """A new path in the folder WHERE; a number follows the run's name if another run has that name."""
+    """Find a new path in the folder WHERE; if another run has the same name, append a number."""
     folder = Path(to.where).expanduser().absolute()
     folder.mkdir(parents=True, exist_ok=True)
     paths = (folder / f"{to.run}{'' if i == 1 else f'-{i}'}{ending}" for i in count(1))
@@ -176,20 +176,20 @@ def check_logs(logs: Sequence[str]) -> None:
         if name not in SINKS:
             raise UnknownName("log", name, SINKS)
         if not where:
-            raise ConfigError(f"--log {name} needs a place: {name}:WHERE, WHERE being {SINKS[name][1]}")
+            raise ConfigError(f"--log {name} needs a target: {name}:WHERE, where WHERE is {SINKS[name][1]}")
         if name not in ("csv", "jsonl") and find_spec(name) is None:
-            raise ConfigError(f"--log {name} needs {name}, which is missing: pip install 'fedmerit[{name}]'")
+            raise ConfigError(f"--log {name} needs {name}, which is not installed: pip install 'fedmerit[{name}]'")
 
 
 def located_logs(logs: Sequence[str]) -> list[str]:
-    """Check the sinks and make their paths absolute, for a process in another folder."""
+    """Check the sinks, and make their paths absolute for a process in another folder."""
     check_logs(logs)
     pairs = [text.partition(":")[::2] for text in logs]
     return [f"{n}:{w if n == 'wandb' or '://' in w else Path(w).expanduser().absolute()}" for n, w in pairs]
 
 
 class Sinks:
-    """The open sinks of the run in a ledger and its folder; a run without a folder is never resumed."""
+    """The open sinks of a run; without a folder, the run cannot be resumed."""
 
     def __init__(self, logs: Sequence[str], ledger: Ledger, folder: Path | None) -> None:
         self._open: dict[str, Sink] = {}
@@ -197,14 +197,14 @@ class Sinks:
             return
         self._path = None if folder is None else folder / "logs.json"  # place and last round of each sink
         self._recorded: dict[str, tuple[str | None, int]] = {}
-        with suppress(Exception):  # without a readable file, the sinks start again
+        with suppress(Exception):  # if the file is missing or damaged, the sinks start from the beginning
             recorded = load_json(self._path.read_text(encoding="utf-8"), self._path.name) if self._path else {}
             self._recorded = {text: (str(place), int(last)) for text, (place, last) in recorded.items()}
         self._labels = client_labels(ledger.names())
         run = time.strftime("run-%Y%m%d-%H%M%S") if folder is None else folder.resolve().name
         meta = ledger.meta()
-        known = json.loads(meta.get("config") or meta.get("settings") or "{}")
-        settings = {key: value for key, value in flatten(known).items() if value is not None}
+        values = json.loads(meta.get("config") or meta.get("settings") or "{}")
+        settings = {key: value for key, value in flatten(values).items() if value is not None}
         for text in dict.fromkeys(logs):
             name, _, where = text.partition(":")
             with self._guarded(text):
@@ -212,7 +212,7 @@ class Sinks:
         self._record()
 
     def log(self, ledger: Ledger) -> None:
-        """Give every sink the rounds of the ledger that it does not have yet."""
+        """Log the rounds of the ledger that a sink does not have yet, for every sink."""
         if not self._open:
             return
         for values in read_rounds(ledger, self._labels, min(sink.last for sink in self._open.values())):
@@ -224,7 +224,7 @@ class Sinks:
             self._record()
 
     def finish(self, make_files: Callable[[Path], Sequence[Path]]) -> None:
-        """Make the model and the report in a temporary folder, for every sink that keeps files."""
+        """Make the model and the report in a temporary folder, and pass them to every sink that stores files."""
         keepers = [(text, sink.keep) for text, sink in self._open.items() if sink.keep]
         with TemporaryDirectory() as folder:
             files = make_files(Path(folder)) if keepers else []
@@ -250,15 +250,15 @@ class Sinks:
         """Turn any error of a sink into one warning, and close that sink."""
         try:
             yield
-        except Exception as error:  # trackers have their own exceptions, and none of them may stop the run
+        except Exception as error:  # trackers raise exceptions of any type, and none may stop the run
             with suppress(Exception):
                 self._open.pop(text).close()
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            warnings.warn(f"--log {text} failed ({reason}); the run goes on without it", NoteWarning, stacklevel=2)
+            warnings.warn(f"--log {text} failed ({reason}); the run continues without it", NoteWarning, stacklevel=2)
 
 
 def read_rounds(ledger: Ledger, labels: Sequence[str], after: int = 0) -> Iterator[dict[str, float]]:
-    """The rounds after one, each as numbers by name: `accuracy`, `weight/CLIENT`, `criterion/DS/CLIENT`, `round`."""
+    """Yield the rounds after round `after` as numbers by name: `accuracy`, `weight/CLIENT`, `criterion/DS/CLIENT`..."""
     tested: dict[int, dict[str, object]] = defaultdict(dict)
     for index, client, correct, size in ledger.evaluations(after):
         tested[index][f"local_accuracy/{labels[client]}"] = correct / size if size else None
@@ -278,12 +278,12 @@ def read_rounds(ledger: Ledger, labels: Sequence[str], after: int = 0) -> Iterat
 
 
 def client_labels(names: Sequence[str]) -> list[str]:
-    """Plain names of the clients; a number follows those that would be equal."""
+    """Plain names of the clients; equal ones get the client's number as suffix."""
     plain = [plain_name(name) for name in names]
     counts = Counter(plain)
     return [name if counts[name] == 1 else f"{name}.{client}" for client, name in enumerate(plain)]
 
 
 def plain_name(text: str) -> str:
-    """At most 60 ASCII letters, digits, spaces and `_ . -`, which every tracker accepts."""
+    """Reduce a text to at most 60 ASCII letters, digits, spaces and `_ . -`, which every tracker accepts."""
     return re.sub(r"[^\w. -]", "_", text, flags=re.ASCII)[:60].strip(" .") or "_"

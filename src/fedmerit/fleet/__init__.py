@@ -1,1 +1,1 @@
-"""Fleets: the clients, wherever they are."""
+"""Fleets: the clients, on this machine or elsewhere."""

@@ -1,4 +1,4 @@
-"""Blocks: arrays that several processes of one machine share, with nothing to clean up after a kill."""
+"""Blocks: arrays shared by several processes of one machine, without anything to clean up after a kill."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedmerit.errors import RunFailed
 
 
 class Block:
-    """An array in memory (or, with `folder`, in a file) without a name: it is gone with its last process.
+    """An array in anonymous memory, or with `folder` in a nameless file: it disappears with its last process.
 
-    Sent to a worker, only the file descriptor travels; both sides see the same bytes.
+    Only the file descriptor is sent to a worker; both sides see the same bytes.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> None:
@@ -37,15 +37,15 @@ class Block:
         self.array: NDArray[Any] = np.frombuffer(self._map, dtype=dtype, count=int(np.prod(shape))).reshape(shape)
 
     def release(self) -> None:
-        """Take the block out of this process's resident memory; its content stays where it is."""
+        """Release the block from this process's resident memory; its content stays."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Block:
-        """A block that holds a copy of the array."""
+        """Copy an array into a new block."""
         block = cls(array.shape, array.dtype)
-        if array.any():  # a new block is zero already, and takes no memory until it is written to
+        if array.any():  # a new block is already zero, and uses no memory until it is written to
             block.array[...] = array
         _let_go(array)
         return block
@@ -55,11 +55,11 @@ class Block:
 
     def __del__(self) -> None:
         if (descriptor := getattr(self, "_descriptor", None)) is not None:
-            os.close(descriptor)  # the mapping lives on for as long as an array needs it
+            os.close(descriptor)  # the mapping stays as long as an array needs it
 
 
 def _let_go(array: NDArray[Any]) -> None:
-    """Take rows that are mapped from a file out of this process's memory; whoever looks at them reads them again."""
+    """Release rows that are mapped from a file from this process's memory; a later access reads them again."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
         owner = owner.base
@@ -74,16 +74,18 @@ def _attach(handle: Any, size: int, shape: tuple[int, ...], dtype: str, on_disk:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Claim the space now: a full disk is an error here, but a crash when met while writing through a mapping."""
+    """Reserve the space now: a full disk is an error here, but a crash when writing through a mapping."""
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
         os.close(descriptor)
-        raise RunFailed(f"cannot reserve {size / 2**30:.1f} GiB for updates on disk: {error.strerror}") from None
+        raise RunFailed(
+            f"cannot reserve {size / 2**30:.1f} GiB for updates on disk ({error.strerror}); free some space"
+        ) from None
 
 
 def _nameless_file(folder: Path | None) -> int:
-    """Anonymous memory where Linux offers it, else a temporary file that loses its name at once."""
+    """Open anonymous memory on Linux, otherwise a temporary file that is unlinked at once."""
     if folder is None and hasattr(os, "memfd_create"):
         return os.memfd_create("fedmerit", os.MFD_CLOEXEC)
     descriptor, name = tempfile.mkstemp(prefix="fedmerit-", dir=folder)

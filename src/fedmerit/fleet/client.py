@@ -1,4 +1,4 @@
-"""A client's side of a round: train, measure facts, answer with the update."""
+"""A client's part of a round: train, measure facts, answer with the update."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Replies, Samples, read_only
 
 HONEST = -1
-"""In place of the number of a coalition."""
+"""Stands for an honest client in place of the number of a coalition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up.
+    """Training job of a client: start from this model on its rows; epochs or lr None: the learner's settings.
 
-    With `beside` it also trains that model, its own, while `start` pulls it by this much.
+    With `local_model` (model, pull) it also trains its local model, pulled towards `start`.
     """
 
     start: Model
@@ -35,28 +35,28 @@ class Job:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
-    beside: tuple[Model, float] | None = None
+    local_model: tuple[Model, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it answers, and how long it took; `extras` are the vectors that its learner sends beside the update.
+    """Answer of a client, and its duration; `extras` are the vectors that its learner sends in addition to the update.
 
-    `beside` is the model that it trained for itself, which is not sent.
+    `local_model` is the client's local model after the round, which is not sent.
     """
 
     update: NDArray[np.float32]
     facts: dict[str, float]
     seconds: float
     extras: Mapping[str, Model]
-    beside: Model | None = None
+    local_model: Model | None = None
 
 
 def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -> list[Answer]:
-    """Updates and facts of these clients; an empty one trains nothing and says samples = 0.
+    """Train these clients; return updates and facts. A client without rows trains nothing and reports samples = 0.
 
-    Rows lie in memory that all clients share: a learner may not write to them. It gets its own copies of the model and
-    of the vectors, so that one that trains in place spoils nothing.
+    Rows are in memory that all clients share, so a learner must not write to them. It gets copies of the model and of
+    the vectors, so that in-place training changes nothing else.
     """
     jobs = [replace(job, start=read_only(job.start), samples=job.samples.read_only()) for job in jobs]
     full = [
@@ -68,8 +68,8 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
         trained = iter(_train_all(learner, full))
-        kept = [_train_beside(learner, job) for job in jobs]
-    seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
+        local_models = [_train_local(learner, job) for job in jobs]
+    seconds = (perf_counter() - begun) / max(len(full), 1)  # clients that are trained together share the time
     models = [
         next(trained)
         if len(job.samples)
@@ -82,20 +82,20 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
             measure(job.samples, facts, {SECONDS: seconds, LOSS: loss}),
             seconds,
             extras,
-            beside,
+            local_model,
         )
-        for job, (model, extras), loss, beside in zip(jobs, models, losses, kept, strict=True)
+        for job, (model, extras), loss, local_model in zip(jobs, models, losses, local_models, strict=True)
     ]
 
 
-def _train_beside(learner: Learner, job: Job) -> Model | None:
-    """The client's own model after a round, pulled to the shared one; as it was where the client has no rows."""
-    if job.beside is None:
+def _train_local(learner: Learner, job: Job) -> Model | None:
+    """Train the client's local model, pulled towards the shared one; unchanged if the client has no rows."""
+    if job.local_model is None:
         return None
-    model, pull = job.beside
+    model, pull = job.local_model
     at_rate = _at_rate(learner, job.lr)
     if not isinstance(at_rate, PulledLearner):
-        raise ValueError("a model beside the shared one needs a learner with a method `train_pulled`")
+        raise ValueError("a local model needs a learner with a method `train_pulled`; use TorchLearner")
     if not len(job.samples):
         return model
     return at_rate.train_pulled(model.copy(), job.start, pull, job.samples, derive(job.seed, "beside"), job.epochs)
@@ -103,14 +103,14 @@ def _train_beside(learner: Learner, job: Job) -> Model | None:
 
 @contextmanager
 def shared_rows() -> Iterator[None]:
-    """While a learner looks at rows that may not be written to: torch, which only reads them, would warn of that."""
+    """Silence torch's warning about read-only rows, which it only reads."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         yield
 
 
 def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int, index: int) -> Answer:
-    """What a client sends in place of its answer, where it attacks by itself; `seed` is for it and this round alone."""
+    """Return what a client sends in place of its answer if it attacks on its own; `seed` is for this round only."""
     if coalition is None or index < coalition.from_round or not isinstance(coalition.attack, AnswerAttack):
         return answer
     update, facts = coalition.attack.answer(answer.update, answer.facts, classes, np.random.default_rng(seed))
@@ -118,10 +118,10 @@ def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int
 
 
 def collude(replies: Replies, attackers: Attackers, index: int) -> Replies:
-    """The replies with one vector in place of the updates of each coalition that knows the honest updates of the round.
+    """Replace the updates of each colluding coalition by its vector, computed from the round's honest updates.
 
-    The fleet changes them between training and the server's check, where they lie, in memory or in a mapped file. All
-    else stays: attackers keep personal models as they trained them. Without an honest update nothing changes.
+    The fleet changes them in place between training and the server's check, in memory or in a mapped file. Everything
+    else stays: attackers keep personal models as trained. Without an honest update nothing changes.
     """
     coalitions = np.array([attackers.members.get(client, HONEST) for client in replies.ids], np.intp)
     honest = np.flatnonzero(coalitions == HONEST)
@@ -137,9 +137,9 @@ def collude(replies: Replies, attackers: Attackers, index: int) -> Replies:
 
 
 def mean_loss(learner: Learner, job: Job) -> float:
-    """The mean loss of the received model on the client's rows; 0 without rows."""
+    """Mean loss of the received model on the client's rows; 0 without rows."""
     if not has_losses(learner):
-        raise ValueError("the fact `loss` needs a learner with a method `predict_proba`")
+        raise ValueError("the fact `loss` needs a learner with a method `predict_proba`; add it, or use TorchLearner")
     if not len(job.samples):
         return 0.0
     return float(row_losses(learner, job.start, job.samples.x, job.samples.y).mean())
@@ -147,26 +147,26 @@ def mean_loss(learner: Learner, job: Job) -> float:
 
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
     if trained.shape != model.shape:
-        raise ValueError(f"the learner returned a model of shape {trained.shape}, it received {model.shape}")
+        raise ValueError(f"the learner must return a model of shape {model.shape} (got {trained.shape})")
     return trained - model
 
 
 def extra_names(learner: Learner) -> tuple[str, ...]:
-    """The vectors that the learner sends beside the update."""
+    """Names of the vectors that the learner sends in addition to the update."""
     return learner.extras if isinstance(learner, ExtrasLearner) else ()
 
 
 def group_size(learner: Learner) -> int:
-    """How many clients the learner wants at once."""
+    """Number of clients that the learner trains at once."""
     return learner.clients_at_once if isinstance(learner, BatchedLearner) else 1
 
 
 def _at_rate(learner: Learner, lr: float | None = None) -> Learner:
-    """The learner with the round's learning rate, where one was sent."""
+    """Return the learner with the round's learning rate, if the server sent one."""
     if lr is None:
         return learner
     if not isinstance(learner, ScheduledLearner):
-        raise ValueError("the server sent a learning rate, and this learner has no method `at_rate`")
+        raise ValueError("the server sent a learning rate, but this learner has no method `at_rate`; add it")
     return learner.at_rate(lr)
 
 
@@ -178,7 +178,7 @@ def _train_all(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mappi
     if isinstance(learner, ExtrasLearner) and (learner.extras or any(job.extras for job in jobs)):
         return [learner.train_with(job.start, job.extras, job.samples, job.seed, job.epochs) for job in jobs]
     if any(job.extras for job in jobs):
-        raise ValueError("the server sent vectors beside the model, and this learner has no method `train_with`")
+        raise ValueError("the server sent control vectors, but this learner has no method `train_with`; add it")
     if len(jobs) > 1 and isinstance(learner, BatchedLearner):
         columns = ([job.start for job in jobs], [job.samples for job in jobs], [job.seed for job in jobs])
         return [(model, {}) for model in learner.train_batched(*columns, [job.epochs for job in jobs])]

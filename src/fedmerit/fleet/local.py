@@ -1,4 +1,4 @@
-"""The local fleet: clients simulated on this machine, in this process or in several worker processes."""
+"""The local fleet: clients simulated on this machine, in this process or in several workers."""
 
 from __future__ import annotations
 
@@ -42,18 +42,17 @@ from fedmerit.tasks.registry import Task
 
 Facts: TypeAlias = dict[str, float]
 ModelOf: TypeAlias = tuple[ClientId, int]
-"""A client, and PERSONAL or the row of a model that was sent."""
+"""A client, and PERSONAL or the row of a model that it received."""
 
-TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
-AT_ONCE = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
+TEST_ROWS = 1000  # rows per testing job: the same for any number of workers, so that the bits are the same
+AT_ONCE = 8  # models in shared memory while rewards are tested
 
 
 class LocalFleet:
-    """Clients of a task; with one worker everything happens in this process, else each worker is single-threaded.
+    """Clients of a task; one worker runs in this process, several are single-threaded processes.
 
-    Data lies in shared memory once. Models go out and updates come back in shared rows; only ids, facts and row
-    numbers are sent. A client's personal model, where it keeps one, stays in a row of its own.
-    Use as a context manager, or call `close`.
+    Data is in shared memory once. Models and updates are in shared rows; only ids, facts and row numbers are sent. A
+    client's personal model, if any, stays in a separate row. Use it as a context manager, or call `close`.
     """
 
     def __init__(
@@ -65,14 +64,14 @@ class LocalFleet:
         deadline: float | None = None,
     ) -> None:
         refuse_while_imported()
-        self._deadline = deadline  # seconds of training, in a process that can be ended
+        self._deadline = deadline  # seconds of training, in a process that can be killed
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._attackers, self._own = task.attackers, task.federation.own_facts
         self.server = replace(task.server(), faster=self._predict_server)  # all workers score models on its rows
         self._train = SharedSplit.of(task.federation.train)
-        asked = {"test": task.federation.test, "validation": task.federation.validation}
-        self._asked = {on: SharedSplit.of(split) for on, split in asked.items()}
+        splits = {"test": task.federation.test, "validation": task.federation.validation}
+        self._asked = {on: SharedSplit.of(split) for on, split in splits.items()}
         if server := task.federation.server:
             one = np.array([0, len(server)])
             self._asked["server"] = SharedSplit.of(Split(server.x, server.y, one, server.attributes))
@@ -80,7 +79,7 @@ class LocalFleet:
         self._pool: Pool | Here = Pool(workers, preload) if workers > 1 or deadline else Here()
         self._worker: Worker | None = None
         self._personal: PersonalStore | None = None
-        self._counts_losses, self._trains_beside = False, False
+        self._counts_losses, self._trains_local = False, False
 
     def __enter__(self) -> Self:
         return self
@@ -95,23 +94,23 @@ class LocalFleet:
         self._pool.close()
 
     def judges(self) -> Sequence[ClientId]:
-        """All clients."""
+        """Return all clients."""
         return range(len(self._names))
 
     def sum_features(self) -> Sums:
-        """In this process: it is one pass over the rows."""
+        """Sum in this process: it is one pass over the rows."""
         split = self._train.split()
         return {client: feature_sums(split.x[split.rows(client)]) for client in range(len(self._names))}, {}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """Every client trains from its download, those with most rows first; who fails is named with the reason."""
+        """Train every client from its download, those with most rows first; failed clients are listed with reasons."""
         ids = sorted(downloads)
-        self._trains_beside |= any(download.training.pull is not None for download in downloads.values())
-        if self._trains_beside or any(download.training.personal for download in downloads.values()):
+        self._trains_local |= any(download.training.pull is not None for download in downloads.values())
+        if self._trains_local or any(download.training.personal for download in downloads.values()):
             self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].training.personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].vectors.values()]
-        vectors = list({id(vector): vector for vector in [*sent.values(), *extras]}.values())  # shared ones travel once
+        vectors = list({id(vector): vector for vector in [*sent.values(), *extras]}.values())  # shared ones once
         slots = {id(vector): slot for slot, vector in enumerate(vectors)}
         worker = self._equip(vectors, len(ids))
         places = [
@@ -129,27 +128,27 @@ class LocalFleet:
         reported, seconds, failed = self._train_groups(places, tuple(facts), seed, index)
         self._book_personal(index, [place for place in places if place.client in reported], downloads)
         good = np.array([row for row, client in enumerate(ids) if client in reported], dtype=np.intp)
-        updates, *others = [
+        updates, *extra_updates = [
             Updates(block.array[: len(ids)], good, block.release if block.on_disk else None)
             for block in (worker.updates, *worker.extras.values())
         ]
-        kept = tuple(ids[row] for row in good)
+        trained = tuple(ids[row] for row in good)
         replies = Replies(
-            kept,
+            trained,
             updates,
-            tuple(reported[client] for client in kept),
+            tuple(reported[client] for client in trained),
             failed,
             seconds,
             bytes_down=sum(vector.nbytes for vector in [*sent.values(), *extras]),
-            bytes_up=sum(rows.nbytes for rows in (updates, *others)),
-            vectors=dict(zip(worker.extras, others, strict=True)),
+            bytes_up=sum(rows.nbytes for rows in (updates, *extra_updates)),
+            vectors=dict(zip(worker.extras, extra_updates, strict=True)),
         )
         return collude(replies, self._attackers, index)
 
     def _pulled(
         self, client: ClientId, pull: float | None, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
     ) -> tuple[int, float] | None:
-        """The row of the client's local model, at first that of the shared one, and how strongly that pulls it."""
+        """Row of the client's local model, at first that of the shared one, and the pull."""
         if pull is None:
             return None
         return PERSONAL if self._has_personal(client) else slots[id(sent[client])], pull
@@ -157,7 +156,7 @@ class LocalFleet:
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int
     ) -> tuple[dict[ClientId, Facts], dict[ClientId, float], dict[ClientId, str]]:
-        """Facts and seconds of who trained, reasons of who failed. Groups depend on the round, never on the workers."""
+        """Facts and seconds of trained clients, reasons of failed ones. Groups do not depend on the workers."""
         offsets = self._train.offsets.array
         work = {p: int(offsets[p.client + 1] - offsets[p.client]) * (p.epochs or 1) for p in places}
         largest_first = sorted(places, key=lambda place: (-work[place], place.client))
@@ -175,7 +174,7 @@ class LocalFleet:
                     for place, (reported, took) in zip(group, result, strict=True):
                         facts[place.client], seconds[place.client] = reported, took
                 elif len(group) > 1:
-                    groups += [(place,) for place in group]  # one of them spoils it: each alone
+                    groups += [(place,) for place in group]  # one client failed the group: repeat each separately
                 else:
                     failed[group[0].client] = result.reason
         return facts, seconds, failed
@@ -183,17 +182,17 @@ class LocalFleet:
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
     ) -> Mapping[ClientId, Verdict]:
-        """Each client tests its personal model without and with its reward, and takes it or leaves it."""
+        """Let each client test its personal model without and with its reward, and accept or reject it."""
         personal = self._make_personal()
         verdicts = {client: Verdict(False, reason=self._wrong(client, rewards[client])) for client in rewards}
         good = [client for client in sorted(rewards) if not verdicts[client].reason]
         for start in range(0, len(good), AT_ONCE):
-            some = good[start : start + AT_ONCE]
-            offered = [rewards[client].added_to(personal.rows.array[client]) for client in some]
+            batch = good[start : start + AT_ONCE]
+            offered = [rewards[client].added_to(personal.rows.array[client]) for client in batch]
             self._equip(offered, 1)
-            models = [(client, model) for slot, client in enumerate(some) for model in (PERSONAL, slot)]
+            models = [(client, model) for slot, client in enumerate(batch) for model in (PERSONAL, slot)]
             accuracies = self._accuracy("validation", models)
-            for slot, (client, model) in enumerate(zip(some, offered, strict=True)):
+            for slot, (client, model) in enumerate(zip(batch, offered, strict=True)):
                 before, after = accuracies[client, PERSONAL], accuracies[client, slot]
                 verdicts[client] = Verdict(acceptance(before, after), before, after)
                 if verdicts[client].accepted:
@@ -203,21 +202,21 @@ class LocalFleet:
 
     def _wrong(self, client: ClientId, reward: SparseUpdate) -> str:
         if not self._has_personal(client):
-            return "it has no personal model to add a reward to"
+            return "it has no personal model for a reward"
         return wrong_reward(reward, self._make_personal().rows.array.shape[1])
 
     def _predict_server(self, models: Iterable[Model]) -> Predictions:
-        """A few models at a time, each in a job of its own."""
+        """Evaluate a few models at a time, each in a separate job."""
         waiting, outputs = iter(models), list[Output]()
-        while some := list(islice(waiting, AT_ONCE)):
-            self._equip(some, 1)
-            outputs += self._ask("answer", "server", [(0, slot) for slot in range(len(some))]).values()
+        while batch := list(islice(waiting, AT_ONCE)):
+            self._equip(batch, 1)
+            outputs += self._ask("answer", "server", [(0, slot) for slot in range(len(batch))]).values()
         return self._predictions("server", 0, outputs)
 
     def audit(
         self, model: Model, objectives: Sequence[Objective], *, personal: bool
     ) -> Mapping[ClientId, Mapping[str, float]]:
-        """One job per client that has test rows."""
+        """Run one job per client with test rows."""
         self._equip([model], 1)
         clients = np.flatnonzero(np.diff(self._asked["test"].offsets.array)).tolist()
         keys = [(client, PERSONAL if personal and self._has_personal(client) else 0) for client in clients]
@@ -229,7 +228,7 @@ class LocalFleet:
         }
 
     def _ask(self, kind: str, on: str, models: Sequence[ModelOf]) -> dict[ModelOf, Any]:
-        """What each client's model, personal or sent, says of the client's rows; in the order asked."""
+        """Evaluate each client's model, personal or received, on the client's rows; in the order requested."""
         answers: dict[ModelOf, Any] = {}
         for job, result in self._pool.map([(kind, on, client, model) for client, model in models]):
             if isinstance(result, Failed):
@@ -243,36 +242,36 @@ class LocalFleet:
         rows = split.rows(client)
         attributes = {name: column[rows] for name, column in split.attributes.items()}
         predicted = np.stack([one for one, _ in outputs])
-        known = [chances for _, chances in outputs if chances is not None]
-        probabilities = np.stack(known) if known else None
+        available = [chances for _, chances in outputs if chances is not None]
+        probabilities = np.stack(available) if available else None
         target = target_of(self._learner)
         return Predictions(split.y[rows], self._classes, attributes, predicted, probabilities, target)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
-        """One job per client."""
+        """Run one job per client."""
         self._equip([model], 1)
         models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
         right = self._ask("right", on, models)
         return Evaluation(np.array(list(right.values())), np.diff(self._asked[on].offsets.array))
 
     def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
-        """The share of its rows that each client gets right; NaN where it has none."""
+        """Accuracy of each client; NaN without rows."""
         sizes = np.diff(self._asked[on].offsets.array)
         right = self._ask("right", on, models)
         return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
 
     def save(self, run: Path, index: int) -> None:
-        """The personal models that clients kept in this round."""
+        """Write the personal models that were stored in this round."""
         if self._personal is not None:
             self._personal.save(run, index)
 
     def load(self, run: Path, index: int) -> bool:
-        """The personal models as they were after a round; False where one is damaged."""
+        """Restore the personal models after a round; False if one is damaged."""
         saved = saved_length(run)
         return True if saved is None else self._make_personal(saved).load(run, index)
 
     def _make_personal(self, length: int | None = None) -> PersonalStore:
-        """Rows for personal models, made when first asked for: most runs have none."""
+        """Allocate rows for personal models on first use: most runs have none."""
         if self._personal is None:
             length = length or len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
@@ -283,13 +282,13 @@ class LocalFleet:
         return self._personal is not None and client in self._personal
 
     def _book_personal(self, index: int, places: Sequence[Place], downloads: Mapping[ClientId, Download]) -> None:
-        """Book the clients' personal models: here, so that a worker that dies leaves nothing half done."""
+        """Store the clients' personal models here, so that a worker that dies leaves nothing half done."""
         worker, personal = self._worker, self._personal
         if worker is None or personal is None:
             return
         for client, slot, row, *_ in places:
-            if downloads[client].training.pull is not None and worker.beside is not None:
-                personal.put(client, worker.beside.array[row], index)
+            if downloads[client].training.pull is not None and worker.local_model is not None:
+                personal.put(client, worker.local_model.array[row], index)
                 continue
             start = personal.rows.array[client] if slot == PERSONAL else worker.models.array[slot]
             if downloads[client].training.personal == "keep":
@@ -306,37 +305,37 @@ class LocalFleet:
         *,
         losses: bool = False,
     ) -> Sequence[Evaluation]:
-        """One pass over the clients' rows per model, then a count per client; no loop over clients."""
-        asked = None
+        """Use one pass over the clients' rows per model, then a count per client; no loop over clients."""
+        mask = None
         if clients is not None:
-            asked = np.zeros(len(self._names), dtype=np.bool_)
-            asked[list(clients)] = True
+            mask = np.zeros(len(self._names), dtype=np.bool_)
+            mask[list(clients)] = True
         parts = (models[start : start + AT_ONCE] for start in range(0, len(models), AT_ONCE))
-        return [one for part in parts for one in self._evaluate(part, on, asked, losses)]
+        return [one for part in parts for one in self._evaluate(part, on, mask, losses)]
 
     def _evaluate(
-        self, models: Sequence[Model], on: AskedRows, asked: NDArray[np.bool_] | None, losses: bool
+        self, models: Sequence[Model], on: AskedRows, mask: NDArray[np.bool_] | None, losses: bool
     ) -> list[Evaluation]:
-        """As many models as lie in shared memory at once."""
+        """Evaluate as many models as fit in shared memory."""
         self._counts_losses |= losses
-        if on == "training" and on not in self._asked:  # most runs never ask, and the workers' answers need room
+        if on == "training" and on not in self._asked:  # most runs never do, and the results need memory
             self._asked, self._worker = {**self._asked, on: self._train}, None
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
-        jobs = [("test", on, len(models), job, losses) for job in _testing_jobs(offsets, asked)]
+        jobs = [("test", on, len(models), job, losses) for job in _testing_jobs(offsets, mask)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
-        everybody = np.ones(len(offsets) - 1, np.int64) if asked is None else asked.astype(np.int64)
+        everybody = np.ones(len(offsets) - 1, np.int64) if mask is None else mask.astype(np.int64)
         correct, sizes = _per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
         if not losses:
             return [Evaluation(row * everybody, sizes) for row in correct]
-        assert worker.losses is not None  # `_equip` made room
+        assert worker.losses is not None  # `_equip` allocated it
         summed = _per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
         return [Evaluation(row * everybody, sizes, of_rows) for row, of_rows in zip(correct, summed, strict=True)]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
-        """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
+        """Copy the models to shared rows; enlarge these if they do not suffice."""
         worker, personal = self._worker, self._personal.rows if self._personal else None
         if (
             worker is None
@@ -344,7 +343,7 @@ class LocalFleet:
             or len(worker.updates.array) < rows
             or worker.personal is not personal
             or (self._counts_losses and worker.losses is None)
-            or (self._trains_beside and worker.beside is None)
+            or (self._trains_local and worker.local_model is None)
         ):
             own = len(self._learner.start(0)) if personal is None else personal.array.shape[1]
             length = len(models[0]) if models else own
@@ -362,7 +361,7 @@ class LocalFleet:
                 right=Block(tested, np.bool_),
                 losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
-                beside=self._block(rows, length, self._memory) if self._trains_beside else None,
+                local_model=self._block(rows, length, self._memory) if self._trains_local else None,
                 attackers=self._attackers,
                 own=self._own,
             )
@@ -373,27 +372,27 @@ class LocalFleet:
         return worker
 
     def _block(self, rows: int, length: int, budget: int) -> Block:
-        """In memory up to a budget, past it in a file."""
+        """Allocate in memory up to a budget, beyond it in a file."""
         if rows * length * 4 <= budget:
             return Block((rows, length), np.float32)
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
 
 
 def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums over each client's rows, for each model."""
+    """Sum over each client's rows, for each model."""
     counts = np.zeros((models, offsets[-1] + 1), dtype=np.int64)
     np.cumsum(rows.array[:models, : offsets[-1]], axis=1, out=counts[:, 1:])
     return np.diff(counts[:, offsets], axis=1)
 
 
-def _testing_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:
-    """Ranges of rows to be tested together: neighbours joined, long ones cut, short ones gathered up to TEST_ROWS.
+def _testing_jobs(offsets: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:
+    """Ranges of rows to test together: neighbours joined, long ones cut, short ones combined up to TEST_ROWS.
 
-    They depend on who is asked alone, never on the workers, so that the bits are the same.
+    They depend only on the clients asked, never on the workers, so that the bits are the same.
     """
     edges = np.array([0, len(offsets) - 1])
-    if asked is not None:
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
+    if mask is not None:
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     jobs: list[list[Rows]] = [[]]
     room = TEST_ROWS
     for start, stop in offsets[edges].reshape(-1, 2).tolist():

@@ -1,4 +1,4 @@
-"""Personal models: what clients keep between rounds, in shared rows during a run and in files for a resume."""
+"""Storage of personal models: in shared rows during a run, and in files for a resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedmerit.store.model_files import FOLDER, MODEL, checkpoint_rounds, read_mo
 
 
 class PersonalStore:
-    """One row per client of the federation; a client has a model from the first time that it kept one."""
+    """One row per client of the federation; a client has a model after its first `put`."""
 
     def __init__(self, rows: Block) -> None:
         self.rows = rows
@@ -23,7 +23,7 @@ class PersonalStore:
         return client in self._kept
 
     def put(self, client: ClientId, model: Model, index: int) -> bool:
-        """The client's model from now on, unless its training ran away: then the client stays with what it has."""
+        """Store the client's model, unless it diverged: then the client keeps its previous one."""
         if not np.isfinite(model).all():
             return False
         self.rows.array[client] = model
@@ -31,14 +31,14 @@ class PersonalStore:
         return True
 
     def release(self) -> None:
-        """Rows on disk need not stay in memory."""
+        """Release rows on disk from memory."""
         if self.rows.on_disk:
             self.rows.release()
 
     def save(self, run: Path, index: int) -> None:
-        """A file for each model kept in this round; files that no checkpoint goes back to are removed."""
+        """Write each model that was stored in this round; delete files that no checkpoint needs."""
         oldest = min(checkpoint_rounds(run), default=0)
-        for client in (client for client, kept in self._kept.items() if kept == index):
+        for client in (client for client, saved_in in self._kept.items() if saved_in == index):
             folder = _folder(run) / str(client)
             folder.mkdir(parents=True, exist_ok=True)
             write_sealed(folder / f"{index:08d}.safetensors", {MODEL: self.rows.array[client]}, {"round": index})
@@ -46,7 +46,7 @@ class PersonalStore:
                 path.unlink()
 
     def load(self, run: Path, index: int) -> bool:
-        """Every client's model as it was after a round; False, and nobody has one, where a file is damaged."""
+        """Restore every client's model after a round; False, and no client has one, if a file is damaged."""
         self._kept = {}
         for folder in _folder(run).glob("*"):
             path = next((path for path in _newest_first(folder) if int(path.stem) <= index), None)
@@ -61,23 +61,23 @@ class PersonalStore:
 
 
 def copy_out(run: Path, folder: Path) -> None:
-    """Every client's newest model into a folder of its own, to stay when the checkpoints go."""
+    """Copy every client's newest model to a folder that stays when the checkpoints are deleted."""
     folder.mkdir(exist_ok=True)
     for saved in _folder(run).iterdir():
         shutil.copyfile(_newest_first(saved)[0], folder / f"{saved.name}.safetensors")
 
 
 def any_saved(run: Path) -> bool:
-    """Whether the run's clients kept models."""
+    """Whether the run's clients stored models."""
     return _folder(run).is_dir()
 
 
 def saved_length(run: Path) -> int | None:
-    """How long the models are that the run's clients kept; None where they kept none, 0 where all are damaged."""
+    """Length of the stored models; None if there are none, 0 if all are damaged."""
     if not any_saved(run):
         return None
-    found = (read_model(path) for path in sorted(_folder(run).glob("*/*.safetensors")))
-    return next((len(model[0]) for model in found if model is not None), 0)
+    models = (read_model(path) for path in sorted(_folder(run).glob("*/*.safetensors")))
+    return next((len(model[0]) for model in models if model is not None), 0)
 
 
 def _folder(run: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A pool of worker processes: one job at a time each, the dead replaced and their jobs done again."""
+"""A pool of worker processes: one job each at a time; a worker that dies is replaced and its job repeated."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ from typing import Any, TypeAlias
 
 from fedmerit.errors import RunFailed
 
-OURS = (signal.SIGINT, signal.SIGTERM)  # a request to stop is the pool's affair: workers are started deaf to it
-TRIES = 3  # how often a job may take its worker down before it is given up
+OURS = (signal.SIGINT, signal.SIGTERM)  # the pool handles requests to stop; workers start with both blocked
+TRIES = 3  # attempts of a job that kills its worker
 UNGUARDED = (
-    "worker processes import the script that started them, and this one begins a run when it is imported; put what it "
-    'runs below `if __name__ == "__main__":`, or use one worker'
+    "worker processes import the script that started them, and this script starts a run when it is imported; move the "
+    'run below `if __name__ == "__main__":`, or set workers to 1'
 )
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT = 32 << 20  # bytes; the most that glibc takes for the second
+KEPT = 32 << 20  # bytes; the largest value that glibc accepts for M_MMAP_THRESHOLD
 
 Job: TypeAlias = tuple[Any, ...]
 Work: TypeAlias = Callable[..., Any]
-"""What a worker can do: called with a job's parts; sent to it when it starts."""
+"""A worker's function: called with the parts of a job; sent to the worker when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A job that could not be done, and why."""
+    """A job that failed, and the reason."""
 
     reason: str
 
 
 class Ready:
-    """What a worker says once, before its first job: from here on its time counts."""
+    """A worker's first message, before its first job: its deadlines count from then."""
 
 
 class Here:
-    """The pool without processes: every job at once, in this one."""
+    """The pool without processes: runs every job in this process."""
 
     def equip(self, work: Work) -> None:
-        """Do jobs with this from now on."""
+        """Run jobs with this function from now on."""
         self._work = work
 
     def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
-        """(job, result or Failed), in order; a job in this process cannot be ended, so nobody sets a deadline."""
+        """Yield (job, result or Failed), in order; a job in this process cannot be killed, so no deadline is set."""
         return ((job, _attempt(self._work, job)) for job in jobs)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no process to end."""
 
 
 class Pool:
-    """Workers that stay for the whole run."""
+    """Worker processes that stay for the whole run."""
 
     def __init__(self, workers: int, preload: Sequence[str] = ()) -> None:
-        """`preload` names modules that the process all workers are forked from imports once."""
+        """`preload` names modules that the fork server imports once for all workers."""
         self._number = workers
         self._workers: list[tuple[ForkServerProcess, Connection]] = []
         self._starting: set[Connection] = set()
@@ -72,7 +72,7 @@ class Pool:
         self._context.set_forkserver_preload(list(preload))
 
     def equip(self, work: Work) -> None:
-        """Do jobs with this from now on; starts the workers the first time."""
+        """Run jobs with this function from now on; the first call starts the workers."""
         self._work = work
         if not self._workers:
             self._workers = [self._start(place) for place in range(self._number)]
@@ -81,9 +81,9 @@ class Pool:
             self._send(place, work)
 
     def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
-        """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end.
+        """Run the jobs in order as workers become free; yield (job, result or Failed) as they finish.
 
-        A job that takes longer than `deadline` seconds fails, and its worker is ended and replaced.
+        A job that takes longer than `deadline` seconds fails, and its worker is killed and replaced.
         """
         waiting = deque((job, 1) for job in jobs)
         busy: dict[int, tuple[Job, int]] = {}
@@ -98,7 +98,7 @@ class Pool:
             for place in [place for place in busy if place not in ready and time.monotonic() >= ends[place]]:
                 job, _ = busy.pop(place)
                 self._end(place)
-                yield job, Failed(f"it did not end within {deadline:g} s")
+                yield job, Failed(f"it did not finish within {deadline:g} s")
             for place in ready:
                 result = self._receive(place)
                 if result is not None and isinstance(result[0], Ready):
@@ -114,7 +114,7 @@ class Pool:
                     yield job, Failed(f"its worker process died {TRIES} times")
 
     def close(self) -> None:
-        """End the workers; they also end by themselves when this process is gone."""
+        """End the workers; they also end when this process disappears."""
         for _, connection in self._workers:
             connection.close()
         for process, _ in self._workers:
@@ -132,31 +132,31 @@ class Pool:
             process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise RunFailed(
-                f"the task cannot be sent to worker processes: {error}; define its parts at the top level of a "
-                "module, or use one worker"
+                f"the task cannot be sent to worker processes ({error}); define its parts at the top level of a "
+                "module, or set workers to 1"
             ) from error
         theirs.close()
         self._starting.add(ours)
         return process, ours
 
     def _end_of_job(self, place: int, deadline: float | None) -> float:
-        """When a job that begins now has to be done; one that waits for its worker to start has not begun."""
+        """Return when a job that starts now must be done; never while its worker is still starting."""
         if deadline is None or self._workers[place][1] in self._starting:
             return math.inf
         return time.monotonic() + deadline
 
     def _send(self, place: int, message: Any) -> None:
-        with suppress(OSError):  # a dead worker is seen, and replaced, when its answer is awaited
+        with suppress(OSError):  # a dead worker is detected, and replaced, when its answer is read
             self._workers[place][1].send(message)
 
     def _ready(self, busy: Iterable[int], patience: float) -> list[int]:
-        """Those of the busy workers that have answered or died, once there is one; or nobody, when patience is out."""
+        """Return the busy workers that have answered or died, once there is one; empty after `patience` seconds."""
         places = {self._workers[place][1]: place for place in busy}
         answered = wait(list(places), None if math.isinf(patience) else max(patience, 0.0))
         return [places[connection] for connection in answered if isinstance(connection, Connection)]
 
     def _end(self, place: int) -> None:
-        """Replace a worker that does not come to an end."""
+        """Replace a worker that does not finish."""
         process, connection = self._workers[place]
         process.kill()
         process.join()
@@ -164,13 +164,13 @@ class Pool:
         self._workers[place] = self._start(place)
 
     def _receive(self, place: int) -> tuple[Any] | None:
-        """The result in a 1-tuple, or None where the worker died; it is replaced."""
+        """Return the result in a 1-tuple, or None if the worker died; it is replaced."""
         process, connection = self._workers[place]
         try:
             return (connection.recv(),)
         except (EOFError, OSError):
             process.join()
-            if connection in self._starting and process.exitcode == 1:  # it raised before it could begin, as all would
+            if connection in self._starting and process.exitcode == 1:  # an import error, as in every worker
                 raise RunFailed(UNGUARDED) from None
             self._starting.discard(connection)
             connection.close()
@@ -179,20 +179,20 @@ class Pool:
 
 
 def refuse_while_imported() -> None:
-    """End a script that a worker process imports, before it begins a run of its own there."""
+    """Raise in a script that a worker process imports, before it starts a second run there."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunFailed(UNGUARDED)
 
 
 def begin_preload(modules: Sequence[str]) -> None:
-    """Let the process that workers are forked from import these, while this one goes on with something else."""
+    """Let the fork server import these modules while this process continues."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(modules))
     ensure_forkserver()
 
 
 def ensure_forkserver() -> None:
-    """Start the process that workers are forked from, if it is not there, deaf to our signals: they inherit that."""
-    resource_tracker.ensure_running()  # first, since it unblocks them
+    """Start the fork server, unless it runs, with our signals blocked: workers inherit that."""
+    resource_tracker.ensure_running()  # before the block, because it unblocks the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
     try:
         forkserver.ensure_running()
@@ -201,7 +201,7 @@ def ensure_forkserver() -> None:
 
 
 def serve(connection: Connection, work: Work) -> None:
-    """A worker's life: do jobs until the pool is gone."""
+    """Run jobs until the pool is gone: the main loop of a worker."""
     keep_memory()
     with suppress(EOFError, OSError):
         connection.send(Ready())
@@ -214,10 +214,10 @@ def serve(connection: Connection, work: Work) -> None:
 
 
 def keep_memory() -> None:
-    """Tell glibc, where it is there, to keep what is freed: else each step meets new pages again.
+    """Let glibc keep freed memory; otherwise each step has to fault in new pages.
 
-    For processes of our own that train. A client of an LSTM in Shakespeare's shape takes 205 ms instead of 250 (CPU,
-    AMD EPYC Zen 4 with AVX2 alone, a busy machine).
+    Only for our training processes. A client of an LSTM in Shakespeare's shape takes 205 ms instead of 250 (CPU, AMD
+    EPYC Zen 4 with AVX2 only, a busy machine).
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -228,5 +228,5 @@ def keep_memory() -> None:
 def _attempt(work: Work, job: Job) -> Any:
     try:
         return work(*job)
-    except Exception as error:  # whatever a client's learner raises is that client's failure, not the run's
+    except Exception as error:  # whatever a client's learner raises fails that client, not the run
         return Failed(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a worker does for the local fleet: train clients, or test models on a range of rows."""
+"""Work of the local fleet's processes: train clients, or test models on a range of rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
-"""In place of a model's row: the client's personal model."""
+"""Stands for the client's personal model in place of a model's row."""
 Output: TypeAlias = tuple[NDArray[Any], NDArray[np.float32] | None]
 Rows: TypeAlias = tuple[int, int]
-"""From row, to row."""
+"""First row and end of a range."""
 
 
 class Place(NamedTuple):
-    """A client, the row of the model it starts from (or PERSONAL), the row for its update, what else came along."""
+    """A client, the row of its start model (or PERSONAL), the row for its update, and the vectors it receives."""
 
     client: ClientId
     model: int
@@ -35,13 +35,13 @@ class Place(NamedTuple):
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
-    beside: tuple[int, float] | None = None
-    """The row of the model that the client keeps beside, or PERSONAL, and its pull."""
+    local_model: tuple[int, float] | None = None
+    """The row of the client's local model, or PERSONAL, and its pull."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSplit:
-    """A split whose arrays lie in blocks."""
+    """A split whose arrays are in shared blocks."""
 
     x: Block
     y: Block
@@ -55,14 +55,14 @@ class SharedSplit:
         return cls(Block.of(split.x), Block.of(split.y), Block.of(split.offsets), attributes)
 
     def split(self) -> Split:
-        """The same as an ordinary split; nothing is copied."""
+        """Return an ordinary split; nothing is copied."""
         attributes = {name: block.array for name, block in self.attributes.items()}
         return Split(self.x.array, self.y.array, self.offsets.array, attributes)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """All a worker needs, sent once: the learner, the data, the rows in which models and updates travel."""
+    """Everything that a worker needs, sent once: learner, data, and the shared rows of models and updates."""
 
     learner: Learner
     classes: int
@@ -73,7 +73,7 @@ class Worker:
     right: Block
     losses: Block | None = None
     personal: Block | None = None
-    beside: Block | None = None
+    local_model: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
     own: Sequence[Mapping[str, float | str]] = ()
@@ -92,9 +92,10 @@ class Worker:
     def train_clients(
         self, places: Sequence[Place], facts: Sequence[str], seed: int, index: int
     ) -> list[tuple[dict[str, float], float]]:
-        """Train from `models[model]`, leave the update in `updates[row]`; each client's facts and seconds.
+        """Train from `models[model]` and write the update to `updates[row]`; return each client's facts and seconds.
 
-        PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
+        PERSONAL stands for the client's personal model. A worker has no state, because its client is repeated if it
+        dies.
         """
         jobs = [
             Job(
@@ -104,7 +105,9 @@ class Worker:
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
-                None if place.beside is None else (self._model(place.client, place.beside[0]), place.beside[1]),
+                None
+                if place.local_model is None
+                else (self._model(place.client, place.local_model[0]), place.local_model[1]),
             )
             for place in places
         ]
@@ -118,10 +121,10 @@ class Worker:
             self.updates.array[place.row] = answer.update
             for name, vectors in self.extras.items():
                 vectors.array[place.row] = answer.extras[name]
-            if answer.beside is not None:
-                assert self.beside is not None  # the fleet made room
-                self.beside.array[place.row] = answer.beside
-        for block in (self.updates, self.personal, self.beside, *self.extras.values()):
+            if answer.local_model is not None:
+                assert self.local_model is not None  # the fleet made room
+                self.local_model.array[place.row] = answer.local_model
+        for block in (self.updates, self.personal, self.local_model, *self.extras.values()):
             if block is not None and block.on_disk:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]
@@ -131,14 +134,14 @@ class Worker:
         return replace(samples, own=self.own[client]) if self.own else samples
 
     def count_right(self, on: SplitName, client: ClientId, model: int) -> int:
-        """How many of its rows the client gets right with its personal model, or with `models[model]`."""
+        """Count the client's rows that its personal model, or `models[model]`, predicts correctly."""
         split = self.asked[on].split()
         rows = split.rows(client)
         x = read_only(split.x[rows])
         return int(right_rows(self.learner, self._model(client, model), x, split.y[rows]).sum())
 
     def answer(self, on: str, client: ClientId, model: int) -> Output:
-        """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
+        """Predictions of a model for a client's rows and, if the learner has them, probabilities."""
         split = self.asked[on].split()
         return predict_all(self.learner, self._model(client, model), read_only(split.x[split.rows(client)]))
 
@@ -149,7 +152,7 @@ class Worker:
         return read_only(np.asarray(self.personal.array[client], dtype=np.float32))
 
     def test_rows(self, on: AskedRows, models: int, ranges: Sequence[Rows], losses: bool) -> None:
-        """Mark in `right` which rows of these ranges each of the first models gets right, and their losses if asked."""
+        """Mark in `right` the rows that each of the first models predicts correctly; also write losses if requested."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
             model = read_only(self.models.array[place])
@@ -160,7 +163,7 @@ class Worker:
                 self.right.array[place, rows] = right_rows(self.learner, model, x, y)
 
     def _ranges(self, on: AskedRows, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
-        """Which rows these are, their inputs and their labels."""
+        """Indices of the rows, their inputs and their labels."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])
         (start, stop), alone = ranges[0], len(ranges) == 1

@@ -1,6 +1,6 @@
-"""Flower: the same recipes on a real federation.
+"""Run recipes on Flower: a Strategy for existing apps, or a whole federation of SuperNodes.
 
-Names are imported on first use: the process that Flower starts for each message needs none of them.
+Names are imported on first use, because Flower starts a process for each message and that process needs none of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its file, once."""
+    """Import a public name from its module on first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'fedmerit.flower' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"fedmerit.flower.{_MODULE_OF[name]}"), name)

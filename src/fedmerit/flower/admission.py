@@ -1,8 +1,8 @@
-"""Admission: which node is which client, and the nodes that are refused or not waited for.
+"""Admission of nodes: map each Flower node to a client, refuse unknown keys, skip nodes that do not respond.
 
-An enrolment is a file that people read and sign off: it binds the key of a node to a client, with the operator's
-limits on its claims. The SuperLink reports which key each node proved to have, so a node is the client that its key is
-enrolled for, whatever it claims; a node with an unknown or revoked key is not asked for anything.
+An enrolment is a TOML file that people review. It binds the public key of a node to a client and limits the facts that
+the client may report. The SuperLink authenticates each node by its key, so a node can only be the client that its key
+is enrolled for. The server sends nothing to a node with an unknown or revoked key.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from fedmerit.store.files import write_new_file
 
 log = logging.getLogger("flwr")
 BACKOFF = 4
-"""Each further missed timeout keeps a node away for this many times as many rounds."""
+"""Exponential backoff: with each further missed timeout, the server skips a node this many times longer."""
 
 
 class EnrolledClient(Section):
-    """[[client]]: the SHA-256 of a node's public key, and the limits on what the client may claim."""
+    """One [[client]] of an enrolment: the SHA-256 of its node's public key, and limits on the facts it may report."""
 
     client: Annotated[int, Field(ge=0)]
     key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -45,7 +45,7 @@ class EnrolledClient(Section):
 
     @property
     def limits(self) -> Limits:
-        """The largest values that the client may claim, by fact; none once its key is revoked."""
+        """The largest value that the client may report for each fact; empty for a revoked key."""
         values = {} if self.revoked else {"samples": self.samples, "labels": self.labels}
         return {name: float(value) for name, value in values.items() if value is not None}
 
@@ -58,59 +58,59 @@ class Enrolment(Section):
     @property
     def active(self) -> dict[ClientId, EnrolledClient]:
         """The clients whose key is not revoked."""
-        return {one.client: one for one in self.client if not one.revoked}
+        return {entry.client: entry for entry in self.client if not entry.revoked}
 
     def client_of(self, key: str) -> ClientId | None:
         """The client that a key is enrolled for; None for an unknown or revoked key."""
-        return next((client for client, one in self.active.items() if one.key == key), None)
+        return next((client for client, entry in self.active.items() if entry.key == key), None)
 
     def with_client(self, new: EnrolledClient) -> Enrolment:
-        """Add a client; a client has one key, and a key belongs to one client."""
-        for one in self.client:
-            if one.key == new.key:
-                state = "was revoked" if one.revoked else f"is client {one.client}'s"
-                raise ConfigError(f"this key {state}; a new client needs a new key")
+        """Add a client. A client has one key, and a key belongs to one client."""
+        for entry in self.client:
+            if entry.key == new.key:
+                state = "was revoked" if entry.revoked else f"is enrolled for client {entry.client}"
+                raise ConfigError(f"this key {state}; make a new key for client {new.client}")
         if new.client in self.active and not new.revoked:
-            raise ConfigError(f"client {new.client} is enrolled with another key; revoke that first")
+            raise ConfigError(f"client {new.client} is already enrolled with another key; revoke that key first")
         return Enrolment(client=(*self.client, new))
 
     def without(self, client: ClientId) -> Enrolment:
-        """Revoke a client's key; it stays in the file, so that it is never accepted again."""
+        """Revoke a client's key. The key stays in the file, so that it is never accepted again."""
         if client not in self.active:
             raise ConfigError(f"client {client} is not enrolled; there is nothing to revoke")
         return Enrolment(
             client=tuple(
-                one.model_copy(update={"revoked": True}) if one.client == client else one for one in self.client
+                entry.model_copy(update={"revoked": True}) if entry.client == client else entry for entry in self.client
             )
         )
 
 
 def read_enrolment(path: Path) -> Enrolment:
-    """The enrolment in a TOML file; a client or key that appears twice is an error."""
+    """Read an enrolment from a TOML file; a client or key that appears twice is an error."""
     enrolment = Enrolment()
-    for one in validate(Enrolment, read_toml(path)).client:
-        enrolment = enrolment.with_client(one)
+    for entry in validate(Enrolment, read_toml(path)).client:
+        enrolment = enrolment.with_client(entry)
     return enrolment
 
 
 def write_enrolment(path: Path, enrolment: Enrolment) -> None:
-    """Write the file, whole or not at all."""
+    """Write an enrolment to a TOML file, atomically."""
     write_new_file(path, tomli_w.dumps(enrolment.model_dump(mode="json", exclude_none=True)))
 
 
 def read_fingerprint(path: Path) -> str:
-    """The fingerprint of a public key in a file, in the format of ssh-keygen or PEM."""
+    """Compute the fingerprint of a public key file, in the format of ssh-keygen or PEM."""
     try:
         key = fingerprint(read_file(path, MOST_TEXT_BYTES, ConfigError))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     if not key:
-        raise ConfigError(f"{path} holds no public key; give the file that ends in .pub")
+        raise ConfigError(f"{path} is not a public key; give the file that ends in .pub")
     return key
 
 
 def fingerprint(key: bytes) -> str:
-    """SHA-256 of a public key, the same for every format; empty for other bytes."""
+    """Compute the SHA-256 of a public key, independent of its file format; "" if the bytes are not a public key."""
     try:
         load = serialization.load_pem_public_key if key.startswith(b"-----") else serialization.load_ssh_public_key
         public = load(key)
@@ -122,35 +122,37 @@ def fingerprint(key: bytes) -> str:
 
 @dataclass
 class Admission:
-    """The nodes that are refused or mute; `index` counts how often the fleet looked for nodes.
+    """The nodes that the server refuses or skips; `index` counts the scans for connected nodes.
 
-    A mute node missed a timeout. The fleet greets it without waiting, and it is back when it answers: after the first
-    time at once, then not before 4, 16, ... further looks.
+    A mute node missed a timeout. The server sends it a hello message without waiting for the answer, and admits it
+    again when it answers. The first hello follows at the next scan, later ones after 4, 16, ... scans.
     """
 
     enrolment: Enrolment | None = None
-    """Without an enrolment a node is the client that it claims to be."""
+    """Without an enrolment, a node is the client that it claims to be."""
     index: int = 0
     mute: dict[int, int] = field(default_factory=dict)
-    """Mute nodes, and the look from which each is greeted."""
+    """Mute nodes, and the scan from which each gets a hello message."""
     strikes: dict[int, int] = field(default_factory=dict)
+    """The number of timeouts that each node has missed."""
     greeted: dict[str, int] = field(default_factory=dict)
-    """The nodes of greetings without an answer yet, by message id."""
+    """The nodes of unanswered hello messages, by message id."""
     refused: dict[int, str] = field(default_factory=dict)
+    """Refused nodes, and the reason."""
 
     def mark_mute(self, nodes: Iterable[int]) -> None:
-        """These nodes missed a timeout."""
+        """Record that these nodes missed a timeout."""
         for node in nodes:
             strikes = self.strikes[node] = self.strikes.get(node, 0) + 1
             self.mute[node] = self.index if strikes == 1 else self.index + BACKOFF ** (strikes - 1)
 
     def due(self) -> list[int]:
-        """The mute nodes to greet now."""
+        """The mute nodes that get a hello message now."""
         waiting = set(self.greeted.values())
         return sorted(node for node, since in self.mute.items() if since <= self.index and node not in waiting)
 
     def look(self, connected: Collection[int]) -> None:
-        """Count a look, and forget nodes that are gone: they come back with other ids."""
+        """Count a scan, and forget disconnected nodes: a node that reconnects has a new id."""
         self.index += 1
         for by_node in (self.mute, self.strikes, self.refused):
             for node in set(by_node) - set(connected):
@@ -158,7 +160,7 @@ class Admission:
         self.greeted = {message_id: node for message_id, node in self.greeted.items() if node in connected}
 
     def admit(self, claims: Mapping[int, ClientId], keys: Mapping[int, bytes]) -> list[tuple[int, ClientId]]:
-        """The nodes that may be the client that they claim to be; the rest are refused."""
+        """Return the (node, client) pairs whose claim is accepted, and refuse the remaining nodes."""
         admitted = []
         for node, claimed in sorted(claims.items()):
             enrolment = self.enrolment
@@ -166,20 +168,20 @@ class Admission:
             if client is None:
                 self.refuse(node, "its key is not enrolled, or was revoked")
             elif client != claimed:
-                self.refuse(node, f"it says that it is client {claimed}, its key is enrolled for client {client}")
+                self.refuse(node, f"it claims to be client {claimed}, but its key is enrolled for client {client}")
             else:
                 admitted.append((node, client))
         return admitted
 
     def excessive_claim(self, client: ClientId, facts: Mapping[str, Any]) -> str | None:
-        """Why a client's facts exceed what it is enrolled with; None where they do not."""
+        """Return which enrolled limit a client's facts exceed; None if they exceed none."""
         enrolled = None if self.enrolment is None else self.enrolment.active.get(client)
         limits: Limits = EMPTY if enrolled is None else enrolled.limits
         reasons = (find_fact(name).wrong(facts[name], most) for name, most in limits.items() if name in facts)
         return next(filter(None, reasons), None)
 
     def refuse(self, node: int, reason: str) -> None:
-        """Refuse a node; the log says so once per reason."""
+        """Refuse a node, and log each reason once."""
         if self.refused.get(node) != reason:
             log.warning("fedmerit: node %d is refused: %s", node, reason)
         self.refused[node] = reason

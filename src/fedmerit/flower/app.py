@@ -1,9 +1,9 @@
-"""The apps that Flower starts: a ServerApp and a ClientApp for any task and recipe, from one TOML text.
+"""ServerApp and ClientApp for any task and recipe, configured by one TOML text.
 
-The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` reads it, and `out`, the
-run folder on the server's machine. A run in an existing folder is resumed. A node that is started with `data` and
-`name` has its own rows, and the server never learns where. Other nodes simulate: they load the configuration's task and
-keep only the rows of their partition; the server keeps no client's rows.
+Flower's run configuration has two required keys: `fedmerit`, the text of a configuration as `fedmerit run` reads it,
+and `out`, the run folder on the server's machine. If the folder exists, its run is resumed. A node that is started with
+`data` and `name` reads its own rows, and the server does not learn where they are. Other nodes simulate: each loads the
+configuration's task and keeps only the rows of its partition. The server keeps no client's rows.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ start_logs()
 
 @lru_cache(maxsize=2)
 def _load_half(text: str, partition: int | None, source: str, name: str) -> ClientHalf:
-    """The rows of a partition, or a node's own rows without one; loaded once per process."""
+    """Load the rows of a partition, or the node's own rows if it has no partition; cached per process."""
     config = make_config(tomllib.loads(text))
     return make_node(config, source, name) if partition is None else make_client(config, partition)
 
 
 @lru_cache(maxsize=2)
 def _load_task(text: str) -> Task:
-    """Loaded once per process."""
+    """Load the task; cached per process."""
     return make_task(make_config(tomllib.loads(text)))
 
 
 def _half_of(context: Context) -> ClientHalf:
+    """Load the data and the learner of a node."""
     node = context.node_config
     partition = None if SOURCE in node else int(node["partition-id"])
     return _load_half(str(context.run_config[TEXT]), partition, str(node.get(SOURCE)), str(node.get(NAME, "")))
@@ -69,7 +70,7 @@ server = ServerApp()
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Wait for the clients, then run the rounds."""
+    """Read the settings of Flower's run configuration, then serve."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
     enrolled, log_to = settings.get(ENROLLED), str(settings.get(LOG, "")).splitlines()
@@ -78,10 +79,10 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def simulation_apps(text: str, out: Path, log_to: Sequence[str] = ()) -> tuple[ServerApp, ClientApp]:
-    """Apps that contain their configuration, for Flower's simulation, which passes none."""
+    """Make apps that contain their configuration, because Flower's simulation passes none."""
     app = ServerApp()
     app.main()(lambda grid, context: serve(grid, text, out, log_to=log_to))
-    # all clients take turns in the same processes, so each of these loads the whole task once
+    # all clients run in the same processes, so each process loads the whole task once
     return app, make_client_app(lambda context: _load_task(text).client(int(context.node_config["partition-id"])))
 
 
@@ -94,10 +95,18 @@ def serve(
     enrolment: Enrolment | None = None,
     log_to: Sequence[str] = (),
 ) -> None:
-    """The ServerApp: all clients of the task on the grid, rounds into the folder `out` and the sinks `log_to`."""
+    """Wait for all clients of the task, then run the rounds, written to the folder `out` and the sinks `log_to`.
+
+    timeout    seconds in which a client must answer, unless `run.deadline` is set
+    patience   seconds to wait until all clients are connected
+    enrolment  keys and limits of the clients; None accepts every node
+    """
     config = make_config(tomllib.loads(text))
     if config.run.device != "cpu":
-        raise ConfigError("run.device is for clients of one machine, and nodes of Flower train on CPUs; leave it out")
+        raise ConfigError(
+            f"Flower nodes train on CPUs, but run.device = {config.run.device!r}; remove run.device, or use "
+            "`fedmerit run`"
+        )
     half = make_server(config)
     recipe, wait = with_control(recipe_of(config), half), config.run.wait
     splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
@@ -113,28 +122,30 @@ def serve(
         attackers=find_attackers(config.task, len(half.names), config.run.seed),
     )
     fleet.meet(len(half.names), patience=patience)
-    log.info("fedmerit: %d clients are there", len(fleet.nodes))
+    log.info("fedmerit: %d clients are connected", len(fleet.nodes))
     done = run_on(fleet, with_server_seed(config), out, RoundLog(), log_to)
-    log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
+    log.info("fedmerit: accuracy %.4f; the run is in %s", done.accuracy, out)
 
 
 def with_server_seed(config: Config) -> Config:
-    """The configuration with FEDMERIT_SEED, where it is set, for the server's draws; data still use `run.seed`.
+    """Replace `run.seed` by the environment variable FEDMERIT_SEED, if it is set; data still use `run.seed`.
 
-    Nodes can read the configuration, and with `run.seed` foresee which clients are drawn and which judge.
+    Nodes can read the configuration. With `run.seed` they could predict which clients the server selects.
     """
     seed = os.environ.get(SEED)
     if seed is None:
         return config
     if config.task.attack:
-        raise ConfigError(f"who attacks is drawn by run.seed, on nodes and server alike; unset {SEED}, or task.attack")
+        raise ConfigError(
+            f"{SEED} cannot be used with task.attack: nodes and server both draw the attackers by run.seed; unset one"
+        )
     if not seed.isdecimal():
-        raise ConfigError(f"{SEED} is a whole number >= 0; it is not shown here")
+        raise ConfigError(f"{SEED} must be a whole number >= 0 (its value is not shown)")
     return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(seed)})})
 
 
 class RoundLog:
-    """Logs each round: clients, accuracy, suspects, and the notes that a run shows on a console."""
+    """Log each round: number of clients, accuracy, new suspects and new notes."""
 
     def __init__(self) -> None:
         self._watch, self._new_notes = Watch(), NewNotes()
@@ -145,6 +156,6 @@ class RoundLog:
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
         log.info("fedmerit: round %d, %d clients%s", record.index, len(record.ids), accuracy)
         for suspect in self._watch(record):
-            log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)
+            log.warning("fedmerit: client %d is a suspect: %s", suspect.client, suspect.summary)
         for line in self._new_notes(record):
             log.warning("fedmerit: %s", line)

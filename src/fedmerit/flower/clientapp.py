@@ -1,6 +1,6 @@
-"""The client's side on Flower: a ClientApp that trains, tests and accepts rewards.
+"""The ClientApp: train, test models, accept rewards.
 
-The state of the node's context keeps the client's personal model. `facts` and `clip_mod` are for apps of users.
+The state of the node's context stores the client's personal model. `facts` and `clip_mod` are for your own Flower apps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OF_LABELS = ("labels", "coverage", "balance")
 
 
 def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
-    """A ClientApp; `half` loads the data and the learner of a context's node, and should cache them."""
+    """Make a ClientApp; `half` loads the data and the learner of a node, and should cache them."""
     app = ClientApp()
 
     def replying(answer: Callable[[ClientHalf, RecordDict, Context], RecordDict]) -> ClientAppCallable:
@@ -65,12 +65,12 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
 
 
 def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Which client the node is, and the version of its personal model."""
+    """Reply with the node's client id, its name and the version of its personal model."""
     return pack(config={"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)})
 
 
 def sum_features(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Sums and sums of squares of the client's training inputs."""
+    """Reply with the sums and the sums of squares of the client's training inputs."""
     sums = feature_sums(half.data.train.x)
     return pack({"sums": sums.sums, "squares": sums.squares}, metrics={"rows": [sums.rows]})
 
@@ -100,10 +100,10 @@ def _model_in(content: RecordDict, context: Context, name: str = "model") -> Mod
 
 
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Train; reply with the update and the facts that the server asked for."""
+    """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
     lr = setting(content, "lr", float)
-    asked, personal = setting(content, "facts", list), setting(content, "personal", str)
+    fact_names, personal = setting(content, "facts", list), setting(content, "personal", str)
     start = _model_in(content, context)
     vectors = {
         name.removeprefix(VECTOR): np.asarray(array(content, name), dtype=np.float32)
@@ -111,7 +111,7 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
         if name.startswith(VECTOR)
     }
     job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None)
-    (answer,) = train_clients(half.learner, [job], asked)
+    (answer,) = train_clients(half.learner, [job], fact_names)
     answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
     if personal == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
@@ -122,9 +122,9 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
 
 
 def accept_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Test the personal model without and with the reward; accept or reject it."""
+    """Test the personal model without and with the reward, then accept or reject the reward."""
     personal, reward = personal_model(context), as_reward(content)
-    reason = "it has no personal model to add a reward to" if personal is None else wrong_reward(reward, len(personal))
+    reason = "it has no personal model" if personal is None else wrong_reward(reward, len(personal))
     if personal is None or reason:
         return pack(config={"reason": reason}, metrics={"accepted": 0})
     offered = reward.added_to(personal)
@@ -136,12 +136,13 @@ def accept_reward(half: ClientHalf, content: RecordDict, context: Context) -> Re
 
 
 def _accuracy(half: ClientHalf, model: Model) -> float:
+    """Accuracy on the client's validation rows; NaN without any."""
     rows = half.data.validation
     return float(right_rows(half.learner, model, rows.x, rows.y).mean()) if len(rows) else float("nan")
 
 
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Count the rows that each model, or the personal model, gets right; and sum the losses, if asked."""
+    """Count the correct rows of each model, or of the personal model; sum the losses if requested."""
     splits = {"training": half.data.train, "validation": half.data.validation}
     rows, number = splits.get(setting(content, "on", str), half.data.test), setting(content, "models", int)
     models: Iterable[Model] = as_mixtures(content) or [_model_in(content, context, str(i)) for i in range(number)]
@@ -154,7 +155,7 @@ def test_models(half: ClientHalf, content: RecordDict, context: Context) -> Reco
 
 
 def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> tuple[int, int]:
-    """Correct rows and the summed loss of a model."""
+    """Count the correct rows of a model, and sum its losses."""
     if not len(rows):
         return 0, 0
     if not with_losses:
@@ -164,7 +165,7 @@ def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> 
 
 
 def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Objectives of a model on the client's test rows; only these numbers leave the client."""
+    """Compute objectives of a model on the client's test rows; only these numbers leave the client."""
     model, rows = _model_in(content, context), half.data.test
     predictions = predict_rows(half.learner, rows, [model])
     names = setting(content, "objectives", list)
@@ -172,22 +173,30 @@ def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> Reco
 
 
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
-    """Facts of a client for the MetricRecord of an app with Merit: those of a recipe, or all that labels give.
+    """Compute the facts that a ClientApp adds to its MetricRecord, for the `Merit` strategy.
 
-    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. A single number, word or
-    boolean is a fact of the client itself, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`. An app that
-    trains by the clock adds `seconds` itself, and `loss` where a recipe needs it.
+    y           labels of the client's training rows: a tensor, an array, a pandas column or a list
+    classes     number of classes of the task
+    recipe      compute the facts that this recipe needs; default: all that can be computed from labels
+    x           inputs, for criteria that read them, such as image sharpness
+    attributes  further facts: a column per row (`age_group=column`), or one number, text or boolean of the client
+                itself (`age=34`, `job="nurse"`), for criteria such as `fact:age in 20..35`
 
-    metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
+    An app adds `seconds` and `loss` itself if the recipe needs them.
+
+    >>> facts([0, 0, 1, 2], classes=4)
+    {'labels': 3.0, 'coverage': 0.75, 'balance': 0.0}
+
+    In a ClientApp: `MetricRecord({"num-examples": len(y), **facts(y, classes=10)})`.
     """
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     values = {name: np.asarray(value) for name, value in attributes.items()}
     columns = {name: value for name, value in values.items() if value.ndim}
-    own = {name: _client_fact(value.item()) for name, value in values.items() if not value.ndim}
-    asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
-    names = [name for name in asked if name not in (SAMPLES, *OF_TRAINING)]
-    return measure(Samples(rows, labels, classes, columns, own), names)
+    single = {name: _client_fact(value.item()) for name, value in values.items() if not value.ndim}
+    required = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
+    names = [name for name in required if name not in (SAMPLES, *OF_TRAINING)]
+    return measure(Samples(rows, labels, classes, columns, single), names)
 
 
 def _client_fact(value: float | str) -> float | str:
@@ -195,16 +204,16 @@ def _client_fact(value: float | str) -> float | str:
 
 
 def clip_mod(clip: float) -> Mod:
-    """A mod that clips the norm of a client's update to `clip` before it is sent: ClientApp(mods=[clip_mod(1.0)]).
+    """Make a Flower mod that clips the norm of an update on the client: `ClientApp(mods=[clip_mod(1.0)])`.
 
-    The server's own clip of the same norm then changes nothing. Use it for a fixed clip: an adaptive one needs the
-    norms as they were.
+    A server that clips to the same norm then changes nothing. Use it for a fixed clip only: an adaptive clip needs the
+    unclipped norms.
     """
     if not 0 < clip < np.inf:
-        raise ConfigError(f"a clip is the largest norm of an update, above 0; got {clip}")
+        raise ConfigError(f"clip, the largest norm of an update, must be greater than 0 (got {clip}). Try 1.0.")
 
     def clipped(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """The reply to a training message with its update clipped; any other reply unchanged."""
+        """Clip the update in the reply to a training message; leave other replies unchanged."""
         sent = list(message.content.array_records.values())
         start = to_arrays(to_vector(sent[0]), sent[0]) if len(sent) == 1 else None  # a copy: apps may train in place
         reply = call_next(message, context)
@@ -212,7 +221,10 @@ def clip_mod(clip: float) -> Mod:
             return reply
         trained = list(reply.content.array_records.items())
         if start is None or len(trained) != 1:
-            raise ValueError(f"the clip needs one ArrayRecord each way; got {len(sent)} and {len(trained)}")
+            raise ValueError(
+                "clip_mod needs one ArrayRecord in the message and one in the reply "
+                f"(got {len(sent)} and {len(trained)})"
+            )
         reply.content[trained[0][0]] = clipped_model(start, trained[0][1], clip)
         return reply
 
@@ -220,7 +232,10 @@ def clip_mod(clip: float) -> Mod:
 
 
 def clipped_model(start: ArrayRecord, trained: ArrayRecord, clip: float) -> ArrayRecord:
-    """start + update * min(1, clip / |update|), update = trained - start, over all arrays together."""
+    """Clip the update to the norm `clip`, over all arrays together.
+
+    start + update * min(1, clip / |update|), where update = trained - start.
+    """
     before = to_vector(start)
     update = to_vector(trained, start) - before
     factor = clip_factors(np.array([np.linalg.norm(update.astype(np.float64))]), clip)[0]

@@ -1,7 +1,7 @@
-"""Exchanges on a Grid: send messages, collect replies until all are there or time is up.
+"""Exchanges on a Grid: send messages, then collect replies until all have arrived or the timeout is over.
 
-An unreadable reply drops its node, not the round. Late answers, a grid that is safe for Flower's own strategies, and
-an in-process grid for tests are here, too.
+An unreadable reply drops its node, not the round. This module also has late answers, a grid that is safe for Flower's
+own strategies, and an in-process grid for tests.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from fedmerit.core.types import ClientId
 from fedmerit.flower.messages import reason_of
 
 POLL_SECONDS, POLL_RATIO, MAX_POLL_SECONDS = 0.2, 4.0, 3.0
-"""Pause between polls: at least the first, `POLL_RATIO` times the duration of the last poll, at most the last.
+"""The pause between polls is `POLL_RATIO` times the duration of the last poll, clipped to the two limits.
 
-A poll is a request for each awaited reply, and each request writes to the SuperLink's database. With many nodes a
-longer pause leaves the SuperLink time for them; the maximum is Flower's own pause.
+A poll sends one request for each awaited reply, and each request writes to the SuperLink's database. With many nodes, a
+longer pause leaves the SuperLink time to serve them. The maximum is Flower's own pause.
 """
 PUSH_TRIES = 10
-"""How often messages are pushed to a SuperLink that was started again during the push."""
+"""Attempts to push messages to a SuperLink that restarts during the push."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(RecursionError, MemoryError, DecodeError),
 )
-"""What Flower raises where a node's bytes do not make a message; a lost connection raises other errors."""
+"""Errors that Flower raises if a node's bytes are not a valid message; a lost connection raises other errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The result of one exchange: contents by client, reasons of failures, seconds until each answer."""
+    """Result of one exchange: contents by client, reasons of failures, seconds until each answer."""
 
     contents: Mapping[ClientId, RecordDict]
     failed: Mapping[ClientId, str]
     seconds: Mapping[ClientId, float]
     gone: Sequence[ClientId] = ()
-    """Clients among the failed whose node is gone, according to the grid."""
+    """Failed clients whose node is disconnected, according to the grid."""
     mute: Sequence[ClientId] = ()
-    """Clients among the failed that did not answer before the timeout."""
+    """Failed clients that did not answer before the timeout."""
     unanswered: Mapping[ClientId, str] = field(default_factory=dict)
     """Message ids of late clients, which the exchange no longer waits for."""
 
 
 def push(grid: Grid, messages: Sequence[Message]) -> list[str]:
-    """Push messages; return their ids, empty for one that could not be sent.
+    """Push messages and return their ids, "" for a message that could not be sent.
 
-    A SuperLink that is started again during a push has forgotten the session, and refuses the rest of it. The messages
-    are pushed again then: they keep their ids, and the SuperLink stores each once.
+    A SuperLink that restarts during a push has lost the session and refuses the remaining messages. They are then
+    pushed again with the same ids, and the SuperLink stores each once.
     """
     for _ in range(PUSH_TRIES - 1):
         with suppress(ObjectPushError):
@@ -71,10 +71,10 @@ def push(grid: Grid, messages: Sequence[Message]) -> list[str]:
 
 
 def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
-    """The replies that have arrived, and for each unreadable one the reason.
+    """Pull the replies that have arrived; return them, and the reason for each unreadable one.
 
-    Replies are pulled one at a time: Flower confirms all before it reads them, so that one unreadable reply would lose
-    the rest.
+    Replies are pulled one at a time. Flower confirms a batch before it reads it, so one unreadable reply would lose the
+    remaining ones.
     """
     replies: list[Message] = []
     unreadable: dict[str, str] = {}
@@ -87,7 +87,7 @@ def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[st
 
 
 def poll(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], dict[str, str]]]:
-    """Pull again and again while `waiting` has message ids, which the caller removes; pause when nothing came."""
+    """Pull repeatedly while `waiting` has message ids, which the caller removes; pause if no reply arrived."""
     while waiting:
         begun = time.monotonic()
         replies, unreadable = pull(grid, list(waiting))
@@ -100,10 +100,14 @@ def poll(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], 
 def exchange(
     grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float, wait: Wait | None = None
 ) -> Exchange:
-    """Push to (node, content) by client, then pull until all have answered or time is up.
+    """Send one message per client, then pull until all clients have answered or the timeout is over.
 
-    A reply belongs to the message whose id it carries. With `wait` the exchange ends when enough clients have
-    answered; the remaining ones are late, not mute.
+    contents  (node, content) by client
+    kind      Flower's message type
+    timeout   seconds
+    wait      end the exchange when enough clients have answered; the remaining clients are late, not mute
+
+    A reply is assigned to a client by the id of the message that it replies to.
     """
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
@@ -134,7 +138,7 @@ def exchange(
     unanswered = {client: message_id for message_id, client in waiting.items()}
     if over:
         enough = wait is not None and wait.overselect > 1 and len(answers) >= wait.needed(len(messages))
-        text = "not needed: enough others had answered after" if enough else "late: no answer within"
+        text = "not needed: enough other clients had answered after" if enough else "late: no answer within"
         failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
         return Exchange(answers, failed, seconds, gone, unanswered=unanswered)
     failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
@@ -142,13 +146,13 @@ def exchange(
 
 
 def error_text(reply: Message) -> str:
-    """The reason of a reply that is an error."""
+    """Describe a reply that is an error."""
     return f"its node answered with an error: {reply.error.reason or reply.error.code}"
 
 
 @dataclass(frozen=True, slots=True)
 class LateMessage:
-    """A message without an answer yet: its node, its id, and the round for which the answer is still of use."""
+    """An unanswered message: its node, its id, and the round of a training message (None for other messages)."""
 
     node: int
     message_id: str
@@ -158,7 +162,7 @@ class LateMessage:
 
 @dataclass(frozen=True, slots=True)
 class StaleAnswer:
-    """A client's answer to an earlier round, and the seconds that it took."""
+    """A client's answer to a training message of an earlier round, and the seconds that it took."""
 
     index: int
     content: RecordDict
@@ -167,7 +171,7 @@ class StaleAnswer:
 
 @dataclass
 class LateAnswers:
-    """Late clients and the answers that arrived since; with `used`, answers to training are kept for a later round."""
+    """Late clients and their late answers; with `used`, late updates are stored for a later round."""
 
     used: bool = False
     waiting: dict[ClientId, LateMessage] = field(default_factory=dict)
@@ -177,7 +181,7 @@ class LateAnswers:
         return client in self.waiting
 
     def pull(self, grid: Grid, nodes: Mapping[ClientId, int]) -> list[ClientId]:
-        """Pull late answers; return the clients that have answered, or have a new node, and can be asked again."""
+        """Pull late answers; return the clients that have answered or have a new node, and so are available again."""
         replies, unreadable = pull(grid, [late.message_id for late in self.waiting.values()])
         answers = {reply.metadata.reply_to_message_id: reply for reply in replies}
         back = []
@@ -193,16 +197,16 @@ class LateAnswers:
 
     def take(self, index: int) -> dict[ClientId, StaleAnswer]:
         """Remove and return the answers to rounds before this one."""
-        taken = {client: answer for client, answer in self.arrived.items() if answer.index < index}
-        self.arrived = {client: answer for client, answer in self.arrived.items() if client not in taken}
-        return taken
+        stale = {client: answer for client, answer in self.arrived.items() if answer.index < index}
+        self.arrived = {client: answer for client, answer in self.arrived.items() if client not in stale}
+        return stale
 
 
 class SafeGrid:
-    """A Grid on which an unreadable reply is an error of its node.
+    """A wrapper of a Grid that turns an unreadable reply into an error reply of its node.
 
-    Flower's own `send_and_receive` pulls all replies at once and raises what the first unreadable one raises: the rest
-    are lost by then, and so is the run. Everything else is the wrapped grid's.
+    Flower's `send_and_receive` pulls all replies at once and raises at the first unreadable one. The remaining replies
+    are then lost, and the run ends. All other methods are those of the wrapped grid.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -212,7 +216,7 @@ class SafeGrid:
         return getattr(self._grid, name)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Push, then pull until all have answered or time is up; an unreadable reply becomes an error."""
+        """Push, then pull until all nodes have answered or the timeout is over."""
         sent, begun = list(messages), time.monotonic()
         ids = push(self._grid, sent)
         waiting = {message_id: message for message_id, message in zip(ids, sent, strict=False) if message_id}
@@ -221,17 +225,17 @@ class SafeGrid:
             for message_id, reason in unreadable.items():
                 error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason=reason)
                 answers.append(Message(error=error, reply_to=waiting.pop(message_id)))
-            answers += [one for one in replies if waiting.pop(one.metadata.reply_to_message_id, None) is not None]
+            answers += [reply for reply in replies if waiting.pop(reply.metadata.reply_to_message_id, None) is not None]
             if not replies and timeout is not None and time.monotonic() - begun > timeout:
                 break
         return answers
 
 
 class InProcessGrid(Grid):
-    """A Grid without processes or network, for tests and for a debugger: it calls the ClientApp directly.
+    """A Grid without processes or network, for tests and debugging: it calls the ClientApp directly.
 
-    Nodes 1000, 1001, ... have the partitions 0, 1, ..., or the node configurations `configs`, as `--node-config` gives
-    them. Each node keeps its state between messages.
+    Nodes 1000, 1001, ... have the partitions 0, 1, ..., or the node configurations `configs`, which Flower passes with
+    `--node-config`. Each node keeps its state between messages.
     """
 
     def __init__(
@@ -242,10 +246,10 @@ class InProcessGrid(Grid):
         configs: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         for name in ("_task_id", "_run_id", "_node_id"):
-            if getattr(TaskIdentity, name) is None:  # messages carry it; where Flower did not start us, it is 1
+            if getattr(TaskIdentity, name) is None:  # messages need an identity, and only Flower's processes have one
                 setattr(TaskIdentity, name, 1)
         self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
-        self._numbers = count(1)  # of messages: a reply may stay here while others are sent
+        self._numbers = count(1)  # message ids are never reused: a reply may wait here while more are sent
         self._contexts = {
             1000 + place: Context(
                 run_id=1,
@@ -269,15 +273,15 @@ class InProcessGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message to a node."""
+        """Make a message to a node."""
         return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """All nodes."""
+        """Return the ids of all nodes."""
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Deliver each message and keep its reply; return the message ids."""
+        """Deliver each message and store its reply; return the message ids."""
         ids = []
         for message in messages:
             message_id = str(next(self._numbers))
@@ -287,7 +291,7 @@ class InProcessGrid(Grid):
         return ids
 
     def deliver(self, message: Message) -> Message:
-        """The node's reply, or an error with what its app raised."""
+        """Return the node's reply, or an error reply if its app raises."""
         context = self._contexts.get(message.metadata.dst_node_id)
         if context is None:
             return Message(error=Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable"), reply_to=message)
@@ -299,7 +303,7 @@ class InProcessGrid(Grid):
             return Message(error=Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies to these messages, each once."""
+        """Return the replies to these messages, each once."""
         return [self._replies.pop(message_id) for message_id in list(message_ids) if message_id in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:

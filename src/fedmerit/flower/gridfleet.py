@@ -1,4 +1,4 @@
-"""A fleet over a Flower Grid: one exchange per stage, each reply checked and assigned to its client."""
+"""GridFleet: run a federation on a Flower Grid, one exchange of messages per stage of a round."""
 
 from __future__ import annotations
 
@@ -70,26 +70,27 @@ log = logging.getLogger("flwr")
 class GridFleet:
     """The clients of a federation on Flower; client i is the node whose partition-id is i.
 
-    `server` is the server's part of the task: names, learner, its own rows. Clients keep their personal models in the
-    state of their nodes. The server keeps copies, computed from the updates that it received, for nodes that lost
-    theirs and for a resumed run.
+    `server` is the server's part of the task: client names, learner and the server's own rows. Nodes store the personal
+    models of their clients. The server stores copies, computed from the updates that it received, for nodes that lost
+    their state and for a resumed run.
     """
 
     grid: Grid
     server: ServerSetup
     timeout: float = 3600.0
     wait: Wait | None = None
-    """How long an exchange waits for all; a late client is not asked again before its answer arrives."""
+    """How long an exchange waits for all clients; a late client gets no message before its answer arrives."""
     enrolment: Enrolment | None = None
     attackers: Attackers = NOBODY
-    """Coalitions that know the honest updates; all other attackers act on their nodes."""
+    """Simulated coalitions that know the honest updates; all other attackers act on their nodes."""
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
-    """The version of its personal model that each client should have, and the one it reported; see `tag_of`."""
+    """The version of the personal model that each client should have (`tag_of`)."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
+    """The version of the personal model that each client last reported."""
     unidentified: Mapping[int, str] = field(default_factory=dict)
-    """Nodes that did not say which client they are when last asked, and what they answered instead."""
+    """Nodes that did not report their client at the last scan, and what they answered instead."""
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.enrolment)
@@ -100,19 +101,19 @@ class GridFleet:
         return sorted(self.nodes)
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
-        """Identify the connected nodes; wait until at least this many clients are connected."""
+        """Wait up to `patience` seconds until at least this many clients are connected."""
         ends = time.monotonic() + patience
         while True:
             self._identify_new_nodes()
             if len(self.nodes) >= at_least:
                 return
             if time.monotonic() > ends:
-                why = "".join(f"; a node said: {reason}" for reason in sorted(set(self.unidentified.values()))[:3])
-                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s{why}")
+                why = "".join(f"; a node reported: {reason}" for reason in sorted(set(self.unidentified.values()))[:3])
+                raise RunFailed(f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s{why}")
             time.sleep(POLL_SECONDS)
 
     def _identify_new_nodes(self) -> None:
-        """Forget nodes that are gone; ask new ones which client they are."""
+        """Forget disconnected nodes, and ask new nodes which client they are."""
         connected = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
         self.admission.look(connected)
@@ -122,20 +123,20 @@ class GridFleet:
         self.unidentified = {**result.failed, **self._admit(result.contents)}
 
     def _admit(self, answers: Mapping[int, RecordDict]) -> Mapping[int, str]:
-        """Admit nodes by what they say, and by their keys where clients are enrolled; return unreadable answers."""
+        """Admit nodes by their claim, and by their key if clients are enrolled; return unreadable answers."""
         claims, unread = read_replies(_hello, answers)
         claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
         needs_keys = self.enrolment is not None and claims
         keys = {int(info.node_id): bytes(info.public_key) for info in self.grid.get_nodes()} if needs_keys else {}
         for node, client in self.admission.admit({node: client for node, (client, _) in claims.items()}, keys):
-            if self._is_there(client):
-                self.admission.refuse(node, f"it says that it is client {client}, which node {self.nodes[client]} is")
+            if self._is_connected(client):
+                self.admission.refuse(node, f"it claims to be client {client}, which is node {self.nodes[client]}")
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
         return unread
 
-    def _is_there(self, client: ClientId) -> bool:
-        """Whether the client's node still answers as this client: a killed node stays listed for a while."""
+    def _is_connected(self, client: ClientId) -> bool:
+        """Whether the client's node still answers as this client; Flower lists a killed node for a while."""
         if client not in self.nodes:
             return False
         result = exchange(self.grid, {client: (self.nodes[client], pack(config={}))}, HELLO, self.timeout)
@@ -143,7 +144,7 @@ class GridFleet:
         return client in answers and answers[client][0] == client
 
     def _welcome_back(self) -> None:
-        """Greet mute nodes without waiting; admit those that have answered an earlier greeting."""
+        """Send hello messages to mute nodes without waiting, and admit nodes that answered an earlier one."""
         greeted, due = self.admission.greeted, self.admission.due()
         if due:
             greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
@@ -161,21 +162,21 @@ class GridFleet:
         self._admit(answers)
 
     def sum_features(self) -> Sums:
-        """One message per client; failures by client, with the reason."""
+        """Sum the inputs of all clients; return the sums and the reasons of failures, by client."""
         self._identify_new_nodes()
         result = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
         answers, unread = read_replies(as_sums, result.contents)
         return answers, {**result.failed, **unread}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """One message per client; a model goes only to clients without a personal one.
+        """Send one training message per client; the model goes only to clients without a personal model.
 
-        Where late answers are used, those to earlier rounds count here, and their clients are not asked again.
+        If late answers are used, answers to earlier rounds count in this round, and their clients get no message.
         """
         if any(download.training.pull is not None for download in downloads.values()):
             raise ConfigError(
-                "models that clients keep beside the shared one (recipe ditto) are for the local fleet: on Flower the "
-                'server keeps a copy of every personal model; use `fedmerit run`, or recipe "finetuned"'
+                "recipe ditto, where clients train a local model next to the shared one, does not run on Flower; use "
+                '`fedmerit run`, or recipe "finetuned"'
             )
         self._identify_new_nodes()
         self._pull_late_answers()
@@ -205,7 +206,7 @@ class GridFleet:
             down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
-            self.reported_tags.pop(client, None)  # training may change its personal model; unknown until it answers
+            self.reported_tags.pop(client, None)  # training may change the personal model: unknown until it answers
         result = self._ask(contents, TRAIN, index)
         self._pull_late_answers()
         stale |= self.late.take(index) if downloads else {}
@@ -247,7 +248,7 @@ class GridFleet:
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
     ) -> Mapping[ClientId, Verdict]:
-        """Each client tests its personal model without and with its reward."""
+        """Send each client its reward; the client tests its personal model without and with it."""
         config = {"round": index, "sigma": float(acceptance.sigma)}
         contents = {}
         for client, reward in rewards.items():
@@ -273,19 +274,19 @@ class GridFleet:
         *,
         losses: bool = False,
     ) -> Sequence[Evaluation]:
-        """All models in one message per client; a client that does not answer counts as without rows."""
-        asked = range(len(self.server.names)) if clients is None else clients
+        """Test all models in one message per client; a client that does not answer counts as having no rows."""
+        judges = range(len(self.server.names)) if clients is None else clients
         arrays, config = models_as_records(models)
         config |= {"on": on, "losses": losses}
-        return self._evaluate({client: pack(arrays, config) for client in asked}, len(models), losses)
+        return self._evaluate({client: pack(arrays, config) for client in judges}, len(models), losses)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
-        """Each client tests its personal model; one is sent to clients that have none."""
+        """Test each client's personal model; a client without one gets it in the message."""
         config: dict[str, Any] = {"on": on, "losses": False, "models": 1, "mixed": []}
         return self._evaluate(self._with_personal("0", model, config), 1)[0]
 
     def _with_personal(self, name: str, model: Model, config: Mapping[str, Any]) -> dict[ClientId, RecordDict]:
-        """A message for each client about its personal model, which travels as `name` to clients without it."""
+        """Make a message per client about its personal model; clients without it get it as the array `name`."""
         return {
             client: pack({} if self._has_personal(client) else {name: self._personal(client, model)}, config)
             for client in range(len(self.server.names))
@@ -306,7 +307,7 @@ class GridFleet:
     def audit(
         self, model: Model, objectives: Sequence[Objective], *, personal: bool
     ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Clients compute the objectives and send only these numbers."""
+        """Let clients compute the objectives on their test rows; they send only these numbers."""
         names = [objective.name for objective in objectives]
         config, clients = {"objectives": names}, range(len(self.server.names))
         shared = {client: pack({"model": model}, config) for client in clients}
@@ -319,7 +320,7 @@ class GridFleet:
             self.copies.save(run, index)
 
     def load(self, run: Path, index: int) -> bool:
-        """Load the copies as they were after a round; clients are sent these, whatever they have now."""
+        """Load the copies as they were after a round; the server then sends them to all clients."""
         length = saved_length(run)
         if length is None:
             return True
@@ -327,40 +328,40 @@ class GridFleet:
         return self._make_copies(length or len(self.server.first_model(0))).load(run, index)
 
     def _make_copies(self, length: int) -> PersonalStore:
-        """Storage for the copies, created on first use: most runs have none."""
+        """Create the storage for the copies on first use, because most runs have none."""
         if self.copies is None:
             self.copies = PersonalStore(Block((len(self.server.names), length), np.float32))
         return self.copies
 
     def _record_personal(self, client: ClientId, model: Model, index: int, stage: int) -> None:
-        """Copy a personal model, as the client does: a diverged model is not kept."""
+        """Store a copy of a personal model; like the client, the server does not store a diverged model."""
         if self._make_copies(len(model)).put(client, model, index):
             self.tags[client] = tag_of(index, stage)
 
     def _has_personal(self, client: ClientId) -> bool:
-        """Whether the client has the personal model that it should have; after a lost answer it has another."""
+        """Whether the client has the expected version of its personal model; after a lost answer it may not."""
         return client in self.tags and self.reported_tags.get(client) == self.tags[client]
 
     def _personal(self, client: ClientId, otherwise: Model) -> Model:
-        """The server's copy of the client's personal model, or another model where there is none."""
+        """The server's copy of the client's personal model; else `otherwise`."""
         copies = self.copies
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str, index: int | None = None) -> Exchange:
-        """One message for each client that is connected and not late; `index` is the round of a training message.
+        """Send a message to each client that is connected and not late; `index` is the round of a training message.
 
-        Only training asks more clients than it needs.
+        Only training overselects, that is, sends to more clients than it needs.
         """
         wait = self.wait if index is not None or self.wait is None else replace(self.wait, overselect=1.0)
         self._welcome_back()
         self._pull_late_answers()
         free = [client for client in contents if client in self.nodes and client not in self.late]
-        asked = {client: (self.nodes[client], contents[client]) for client in free}
-        result = exchange(self.grid, asked, kind, self.timeout, wait)
+        messages = {client: (self.nodes[client], contents[client]) for client in free}
+        result = exchange(self.grid, messages, kind, self.timeout, wait)
         away = {
             client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
             for client in contents
-            if client not in asked
+            if client not in messages
         }
         self.late.waiting |= {
             client: LateMessage(self.nodes[client], message_id, index)
@@ -368,17 +369,17 @@ class GridFleet:
         }
         self.admission.mark_mute(self.nodes[client] for client in result.mute)
         for client in (*result.gone, *result.mute):
-            del self.nodes[client]  # not asked again, and not waited for, before it is back
+            del self.nodes[client]  # gets no message until it is admitted again
         return Exchange(result.contents, {**away, **result.failed}, result.seconds)
 
     def _pull_late_answers(self) -> None:
-        """Clients that have answered meanwhile, or have a new node, can be asked again."""
+        """Pull the answers of late clients, which are then available again."""
         for client in self.late.pull(self.grid, self.nodes):
-            log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
+            log.info("fedmerit: %s is available again after a late answer", self.server.names[client])
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:
-    """The client that a node claims to be, and the version of its personal model."""
+    """Read the client that a node claims to be, and the version of its personal model."""
     return setting(content, "client", int), setting(content, "personal", int)
 
 

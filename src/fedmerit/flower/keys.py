@@ -1,6 +1,6 @@
-"""Keys and certificates of a federation: an authority, a server that it vouches for, keys of nodes and the operator.
+"""Keys and certificates of a federation: a certificate authority, the server, nodes and the operator.
 
-Good for a first secure deployment and for tests. For real machines, use certificates of your own authority.
+They suffice for a first secure deployment and for tests. In production, use certificates of your own authority.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from cryptography.x509.oid import NameOID
 from fedmerit.errors import FolderError
 
 SERVER_DAYS, AUTHORITY_DAYS = 90, 1825
-"""Validity of the server's certificate, and of the authority's, which nodes keep: a renewal changes only the first."""
+"""Validity in days. Nodes store the authority's certificate, so a renewal replaces only the server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The files with which a SuperLink is started; nodes need only the authority's certificate.
+    """The TLS files of a SuperLink; nodes need only the authority's certificate.
 
-    `authority_key` makes certificates that nodes trust: keep it where the SuperLink does not run, or renew elsewhere.
+    With `authority_key` anybody can make certificates that nodes trust, so do not store it on the SuperLink's machine.
     """
 
     authority: Path
@@ -44,25 +44,25 @@ class Certificates:
 
     @classmethod
     def within(cls, folder: Path) -> Certificates:
-        """By their names in a folder."""
+        """The paths of the files in a folder."""
         return cls(folder / "ca.crt", folder / "server.pem", folder / "server.key", folder / "ca.key")
 
     def superlink_options(self) -> list[str]:
-        """The options with which a SuperLink uses TLS."""
+        """The TLS options of `flower-superlink`."""
         files = {"ca-certfile": self.authority, "certfile": self.server, "keyfile": self.server_key}
         return [f"--ssl-{name}={path}" for name, path in files.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """A SuperNode's private key, and the public one that is registered with the SuperLink."""
+    """A SuperNode's private key, and the public key that is registered with the SuperLink."""
 
     private: Path
     public: Path
 
 
 def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """Make an authority, and its certificate for the server at `host`; no existing file is replaced."""
+    """Make an authority, and its certificate for the server at `host`; existing files are never overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     files, key = Certificates.within(folder), ec.generate_private_key(ec.SECP384R1())
     issuer = _name("fedmerit loopback authority")
@@ -76,18 +76,21 @@ def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
 
 
 def renew_certificates(folder: Path, host: str = "127.0.0.1") -> datetime:
-    """Make a new key and certificate for the server, by the same authority; return until when it is valid.
+    """Make a new key and certificate of the server, signed by the same authority; return its expiry date.
 
-    Nodes go on as they are. A SuperLink reads the new files when it is started again.
+    Nodes need no change. The SuperLink reads the new files when it restarts.
     """
     files = Certificates.within(folder)
     try:
         key = load_pem_private_key(files.authority_key.read_bytes(), None)
         authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
     except (OSError, ValueError) as error:
-        raise FolderError(f"no authority in {folder}: it needs ca.key and ca.crt ({error})") from None
+        raise FolderError(
+            f"cannot renew the certificate in {folder}: ca.key or ca.crt cannot be read ({error}); give the folder "
+            "with both"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
-        raise FolderError(f"{files.authority_key} is not the key of {files.authority}")
+        raise FolderError(f"{files.authority_key} does not belong to {files.authority}; give the folder with both")
     server_key, certificate = _server_certificate(key, authority.subject, host)
     contents = {files.server_key: _private_bytes(server_key), files.server: certificate.public_bytes(Encoding.PEM)}
     for path, content in contents.items():
@@ -99,7 +102,7 @@ def renew_certificates(folder: Path, host: str = "127.0.0.1") -> datetime:
 
 
 def valid_until(certificate: Path) -> datetime:
-    """The last day of a certificate."""
+    """Read the expiry date of a certificate."""
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
 
 
@@ -110,7 +113,7 @@ def is_key_of(key: Path, certificate: Path) -> bool:
 
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
-    """A key on the curve P-384 in OpenSSH's format, as flower-supernode reads it; an existing one is not replaced."""
+    """Make a key on the curve P-384 in OpenSSH format, for `flower-supernode`; existing files are not overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     pair, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
     _write_new(pair.private, _private_bytes(key, PrivateFormat.OpenSSH), 0o600)
@@ -119,7 +122,7 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
 
 
 def make_operator_key(path: Path) -> None:
-    """A new operator key, 256 bits as letters and digits; an existing one is not replaced."""
+    """Make an operator key, 256 bits as letters and digits; an existing file is not overwritten."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_new(path, secrets.token_hex(32).encode(), 0o600)
 
@@ -129,11 +132,11 @@ def _private_bytes(key: ec.EllipticCurvePrivateKey, form: PrivateFormat = Privat
 
 
 def _write_new(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file that did not exist: a key is never overwritten, nor written through a link."""
+    """Write a new file; a key is never overwritten, and never written through a symbolic link."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     except FileExistsError:
-        raise FolderError(f"{path} exists, and keys are not written over; remove it first, or choose another") from None
+        raise FolderError(f"{path} exists, and keys are never overwritten; remove it, or choose another path") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
@@ -145,7 +148,7 @@ def _name(text: str) -> x509.Name:
 def _server_certificate(
     authority_key: ec.EllipticCurvePrivateKey, issuer: x509.Name, host: str
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """A new key of the server at `host`, an address or a name, and the authority's certificate for it."""
+    """Make a key for the server at `host`, an IP address or a name, and the authority's certificate for it."""
     key = ec.generate_private_key(ec.SECP384R1())
     try:
         name: x509.GeneralName = x509.IPAddress(ip_address(host))
@@ -165,7 +168,7 @@ def _certificate(
     *,
     is_authority: bool = False,
 ) -> x509.Certificate:
-    """A certificate for a public key, signed by the issuer; `hosts` are the names of a server."""
+    """Sign a certificate for a public key; `hosts` are the names of a server."""
     now = datetime.now(UTC)
     usage = x509.KeyUsage(
         digital_signature=True,

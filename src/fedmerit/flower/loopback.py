@@ -1,9 +1,9 @@
 """A federation of real processes on this machine: a SuperLink, SuperNodes and runs on loopback.
 
-`secure` adds TLS, a key for every node, of which the SuperLink admits registered ones only, and an operator key,
-without which nobody starts a run (superlink.py). `lasting` keeps the SuperLink's state in a database and its ServerApps
-in processes of a SuperExec, so that each can be started again. `forked` forks all of Flower's commands from one process
-that has imported them: many nodes then need little memory and start at once.
+`secure` adds TLS, a registered key for every node, and an operator key that is required to start a run (superlink.py).
+`lasting` stores the SuperLink's state in a database and runs ServerApps under a SuperExec, so that each process can be
+restarted. `forked` forks all of Flower's commands from one process that has imported them, so that many nodes need
+little memory and start fast.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ QUIET: Mapping[str, str] = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Nothing that we start sends telemetry, looks for updates or installs packages."""
+"""The processes send no telemetry, do not look for updates and install no packages."""
 
 
 @dataclass
 class Loopback:
-    """The processes of one federation; `folder` holds Flower's home, the keys and a log of each process."""
+    """The processes of one federation; `folder` has Flower's home, the keys and a log of each process."""
 
     folder: Path
     secure: bool = False
     lasting: bool = False
     quick: bool = True
-    """Whether nodes fork their ClientApps from a fork server; otherwise Flower starts each one."""
+    """Whether nodes fork their ClientApps from a fork server; otherwise Flower starts a process for each message."""
     forked: bool = False
     """Whether all processes are forked from one fork server, instead of one per node."""
     port: int = field(default_factory=lambda: free_port())
@@ -54,29 +54,29 @@ class Loopback:
     launchers: Path | None = field(default=None, init=False)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
     log_starts: dict[str, int] = field(default_factory=dict, init=False)
-    """Where in its log each process begins: a restarted one continues the same file."""
+    """The offset in its log at which each process starts, because a restarted process appends to the same file."""
     keys: dict[int, NodeKey] = field(default_factory=dict, init=False)
     supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    """Ends what we started when we are killed."""
+    """The process that ends the others if this process is killed."""
 
     @property
     def address(self) -> str:
-        """Where the SuperLink listens."""
+        """HOST:PORT of the SuperLink."""
         return f"{HOST}:{self.port}"
 
     @property
     def operator_key(self) -> Path:
-        """The file of a secure federation with the key that starts runs."""
+        """The file with the operator's key, for a secure federation."""
         return self.folder / "keys" / "operator.key"
 
     def environment(self) -> dict[str, str]:
-        """Our environment, made quiet, with a separate home for Flower."""
+        """The environment of the processes: `QUIET`, and a separate home for Flower."""
         folders = [*([] if self.launchers is None else [str(self.launchers)]), str(BIN), os.environ["PATH"]]
-        own = {"FLWR_HOME": str(self.folder / "home"), "PATH": os.pathsep.join(folders)}
-        return dict(os.environ) | dict(QUIET) | own
+        paths = {"FLWR_HOME": str(self.folder / "home"), "PATH": os.pathsep.join(folders)}
+        return dict(os.environ) | dict(QUIET) | paths
 
     def superlink(self) -> None:
-        """Start the SuperLink and wait until it listens; a killed one restarts on the same port and database."""
+        """Start the SuperLink and wait until it listens; after a kill it restarts on the same port and database."""
         if self.forked and self.launchers is None:
             self._start_fork_server()
         if self.secure and self.certificates is None:
@@ -98,12 +98,12 @@ class Loopback:
             self.start(EXEC, "flower-superexec", *self.trust(), *secret, "--runtime-api-address", self.address)
 
     def trust(self) -> tuple[str, ...]:
-        """The options to reach the SuperLink: with the authority's certificate, or in plain text."""
+        """The options to connect to the SuperLink: with TLS, or in plain text."""
         certificates = self.certificates
         return ("--insecure",) if certificates is None else ("--root-certificates", str(certificates.authority))
 
     def supernode(self, place: int, of: int, config: str = "") -> None:
-        """Start the node of client `place`, or with another `config`; a node with a key is registered first."""
+        """Start the node of client `place`, or a node with this `config`; in a secure federation, register its key."""
         key: tuple[str, ...] = ()
         if self.secure:
             if place not in self.keys:
@@ -114,9 +114,9 @@ class Loopback:
         self.start_supernode(f"node{place}", config or partition, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
-        """Start any SuperNode, also one that the SuperLink will not admit."""
-        own = self.quick and not self.forked
-        program = ("python", "-P", "-m", "fedmerit.flower.supernode") if own else ("flower-supernode",)
+        """Start a SuperNode with any options, for example one that the SuperLink will not admit."""
+        fast = self.quick and not self.forked
+        program = ("python", "-P", "-m", "fedmerit.flower.supernode") if fast else ("flower-supernode",)
         where = ("--superlink", self.address, "--host", HOST, "--port", str(free_port()))
         self.start(name, *program, *where, "--node-config", config, *options)
 
@@ -127,11 +127,11 @@ class Loopback:
             raise RunFailed(f"the SuperLink did not register a node's key: {output.strip()[-300:]}")
 
     def run(self, app: Path, name: str = "run") -> None:
-        """Start a run of an app; its log follows the ServerApp's."""
+        """Start a run of an app, and stream the ServerApp's log to a file."""
         self.start(name, "flwr", "run", str(app), NAME, "--stream")
 
     def start(self, name: str, *command: str) -> None:
-        """Start a process in its own group; its output is appended to its log."""
+        """Start a process in its own group; append its output to its log."""
         words, environment = self._command(*command), self.environment()
         with (self.folder / f"{name}.log").open("ab") as log:
             self.log_starts[name] = log.tell()
@@ -142,48 +142,48 @@ class Loopback:
         self._tell_supervisor(f"+{process.pid}")
 
     def call(self, *command: str) -> str:
-        """Run a command to its end; its output."""
+        """Run a command, and return its output."""
         words, environment = self._command(*command), self.environment()
-        pipe, together = subprocess.PIPE, subprocess.STDOUT
-        return subprocess.run(words, env=environment, stdout=pipe, stderr=together, text=True, check=False).stdout
+        pipe, merged = subprocess.PIPE, subprocess.STDOUT
+        return subprocess.run(words, env=environment, stdout=pipe, stderr=merged, text=True, check=False).stdout
 
     def _command(self, program: str, *words: str) -> list[str]:
-        """A program of this environment, or its launcher."""
+        """The command line of a program of this Python environment, or of its launcher."""
         folder = BIN if self.launchers is None or program not in COMMANDS else self.launchers
         return [str(folder / program), *words]
 
     def _start_fork_server(self) -> None:
-        """Start the process that all others are forked from; requests wait until it has imported everything."""
+        """Start the process that all other processes are forked from, and wait until it listens."""
         launchers = make_launchers(COMMANDS)
         self.start(FORK_SERVER, "python", *server_words(launchers, os.getpid(), FEDERATION_MODULES))
         self.launchers, ends = launchers, time.monotonic() + 60
         while not (launchers / SOCKET).exists():
             if time.monotonic() > ends:
-                raise RunFailed(f"the fork server did not begin to listen: {self.log(FORK_SERVER)[-500:]}")
+                raise RunFailed(f"the fork server does not listen after 60 s; its log: {self.log(FORK_SERVER)[-500:]}")
             time.sleep(0.02)
 
     def wait_for(self, name: str, text: str, seconds: float = 60.0) -> None:
-        """Wait until the process logs this text; it must not end before."""
+        """Wait until the process logs this text; fail if it ends before, or after `seconds`."""
         ends = time.monotonic() + seconds
         while text not in self.log(name):
             ended = self.processes[name].poll() is not None
             if (ended and text not in self.log(name)) or time.monotonic() > ends:
-                raise RunFailed(f"{name} never said {text!r}; it said:\n{self.log(name)[-2000:]}")
+                raise RunFailed(f"{name} did not log {text!r}; its log:\n{self.log(name)[-2000:]}")
             time.sleep(0.1)
 
     def log(self, name: str) -> str:
-        """The output of a process since it was started."""
+        """The output of a process since its last start."""
         return (self.folder / f"{name}.log").read_bytes()[self.log_starts[name] :].decode(errors="replace")
 
     def kill(self, name: str) -> None:
-        """SIGKILL to a process and all that it started, as when its machine dies."""
+        """Send SIGKILL to a process and its descendants, as if its machine failed."""
         process = self.processes.pop(name)
         processes.end_family(process.pid)
         process.wait()
         self._tell_supervisor(f"-{process.pid}")
 
     def end(self) -> None:
-        """End everything that we started."""
+        """End all processes of the federation."""
         for name in list(self.processes):
             self.kill(name)
         if self.launchers is not None:
@@ -194,7 +194,7 @@ class Loopback:
             self.supervisor = None
 
     def _tell_supervisor(self, line: str) -> None:
-        """Report a process that was started or has ended."""
+        """Report a started (`+PID`) or ended (`-PID`) process to the supervisor."""
         if self.supervisor is None:
             command = [sys.executable, "-I", processes.__file__, "supervise"]
             self.supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -215,9 +215,9 @@ def loopback(
     forked: bool = False,
     configs: Sequence[str] = (),
 ) -> Iterator[Loopback]:
-    """A SuperLink and this many connected SuperNodes; all are ended at the end, also by SIGTERM.
+    """Start a SuperLink and connected SuperNodes; end them on exit, also after SIGTERM.
 
-    `configs` are the nodes' configurations, where they are not partitions of one task.
+    `configs` are the nodes' configurations, if they are not partitions of one task.
     """
     folder.mkdir(parents=True, exist_ok=True)
     federation = Loopback(folder, secure, lasting, quick, forked)
@@ -235,7 +235,7 @@ def loopback(
 
 
 def write_connection(home: Path, address: str, authority: Path | None, key: Path | None = None) -> None:
-    """Write Flower's configuration with one connection, named `here`; with the operator's key, log in, too."""
+    """Write Flower's configuration with one connection, named `here`; with the operator's key, also log in."""
     safety = {"insecure": True} if authority is None else {"root-certificates": str(authority.absolute())}
     home.mkdir(parents=True, exist_ok=True)
     settings = {"superlink": {"default": NAME, NAME: {"address": address, **safety}}}
@@ -245,15 +245,15 @@ def write_connection(home: Path, address: str, authority: Path | None, key: Path
 
 
 def free_port() -> int:
-    """A port on loopback on which nothing listens now."""
+    """Find a free port on loopback."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def node_config(data: str, name: str) -> str:
-    """The configuration of a SuperNode with its own rows: where they are, and which client it is."""
+    """Make the `--node-config` of a SuperNode with its own rows: their location, and the client's name."""
     wrong = next((text for text in (data, name) if "'" in text or "\n" in text), None)
     if wrong is not None:
-        raise ConfigError(f"a node's data and name are written between single quotes; {wrong!r} holds one")
+        raise ConfigError(f"data and name of a node must not contain ' or a line break (got {wrong!r}); rename it")
     return f"data='{data}' name='{name}'"

@@ -1,7 +1,7 @@
-"""Merit: a Flower Strategy for existing apps; Flower collects the replies, `core.round.aggregate_round` does the rest.
+"""Merit: a Flower Strategy that weights the clients of an existing app by a recipe.
 
-The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
-personal models, SCAFFOLD and FedDyn need the whole federation (`fedmerit flower`).
+The ClientApp only adds facts to its MetricRecord (`fedmerit.flower.facts`). Recipes with personal models, SCAFFOLD and
+FedDyn also change the clients, and need `fedmerit flower run`.
 """
 
 from __future__ import annotations
@@ -52,26 +52,36 @@ from fedmerit.store.reasons import why
 log = logging.getLogger("flwr")
 
 WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses", "answers in their round"})
-"""What a strategy provides: the app's nodes test models on whichever rows they hold."""
+"""What a strategy provides to a recipe. The app decides which rows its nodes test models on."""
 ServerEvaluate = Callable[[Sequence[ArrayRecord]], Predictions]
 Combine = Callable[[list[RecordDict], str], MetricRecord]
 
 
 class Merit(FedAvg):
-    """A recipe as a Strategy: it checks each reply, weights clients by merit, and drops invalid replies.
+    """A Flower Strategy that weights clients by a recipe, drops invalid replies, and logs the reason of each weight.
 
-    recipe           how clients are weighted; a search asks nodes through the app's own evaluate function, all
-                     candidates in one exchange, which must answer with `num-examples`, a metric `accuracy` and, for a
-                     search by loss, the mean `loss`. A recipe with `privacy` is accounted for: each node takes part
-                     with probability `fraction_train`, of `min_available_nodes` in all, and updates are clipped and
-                     noised here
+    recipe           how clients are weighted, for example `prioritized("LD", "DS")`
+    seed             of all random choices
     server_evaluate  predicts with models on the server's rows, for recipes with `validated:` criteria
-    limits           the largest values that a node may claim, by fact: `{"samples": 5000, "labels": 10}`
-    out              a folder for ledger, checkpoints and model, as `fedmerit run` makes it; a run in it is resumed
-    names            names of the nodes: by the metric `partition-id` that they then report, or by Flower's node ids
+    limits           the largest value that a node may report for a fact: `{"samples": 5000, "labels": 10}`
+    out              a run folder for ledger, checkpoints and model, for `fedmerit report` and `fedmerit explain`; if it
+                     exists, its run is resumed
+    names            names of the nodes: a list, indexed by the metric `partition-id` that nodes then report, or a
+                     mapping from Flower's node ids
+    settings         those of Flower's FedAvg: `fraction_train`, `min_available_nodes`, ...
 
-    `records` holds the record of every round, by clients 0, 1, ... in place of Flower's node ids; the log says why each
-    client got its weight. Everything else is FedAvg's: fractions, minimal numbers of nodes, keys.
+    A recipe with a search tests candidates with the app's evaluate function. It must report `num-examples`, `accuracy`
+    and, for a search by loss, the mean `loss`. A recipe with `privacy` selects each of the `min_available_nodes` nodes
+    with probability `fraction_train`, and the server clips updates and adds noise.
+
+    `records` has the record of every round, with client numbers 0, 1, ... instead of Flower's node ids.
+
+    >>> from fedmerit import DS, LD, prioritized
+    >>> strategy = Merit(prioritized(LD, DS), fraction_train=0.5, min_available_nodes=10)
+    >>> strategy.recipe.priority
+    ('LD', 'DS')
+
+    In a ServerApp: `strategy.start(grid=grid, initial_arrays=arrays, num_rounds=3)`.
     """
 
     def __init__(
@@ -87,17 +97,17 @@ class Merit(FedAvg):
     ) -> None:
         if "shared test" not in declared(recipe.models, "gives"):
             raise ConfigError(
-                "clients with personal models, or that choose among several, need the whole federation: see "
-                "`fedmerit flower`"
+                "Merit needs one model that all clients share, and this recipe trains several; run it with "
+                "`fedmerit flower run` (docs/flower.md)"
             )
         rows = {"server rows"} if server_evaluate is not None else set()
         check_words(recipe.parts, WORDS | rows, only=lambda word: word not in RECIPE_WORDS)
-        unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
+        unknown = [name for name in recipe.required_facts if _needs_a_fleet(name)]
         if unknown:
             raise ConfigError(
-                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use the whole federation "
-                "(see `fedmerit flower`), and for `clock` ReportedComputation, which reads the `seconds` that "
-                "clients report"
+                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot measure; use "
+                "`fedmerit flower run`, or, for `clock`, ReportedComputation, which reads the `seconds` that clients "
+                "report"
             )
         super().__init__(**settings)
         self._privacy = privacy_of(recipe)
@@ -120,13 +130,13 @@ class Merit(FedAvg):
         super().summary()
 
     def start(self, grid: Grid, *arguments: Any, **settings: Any) -> Result:
-        """FedAvg's rounds, on a grid on which an unreadable reply drops only its node."""
+        """Run the rounds as FedAvg does, on a grid on which an unreadable reply drops only its node."""
         return super().start(cast(Grid, SafeGrid(grid)), *arguments, **settings)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """FedAvg's messages; the model in them is stored, because updates are differences from it."""
+        """Make FedAvg's messages, and store their model, because updates are differences from it."""
         self._grid, self._like, self._messages = grid, arrays, []
         if server_round <= self._run.done:
             return []
@@ -139,11 +149,11 @@ class Merit(FedAvg):
             record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
             nodes = self._draw_nodes(self._privacy, server_round)
             self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
-        self._run.clients_of(message.metadata.dst_node_id for message in self._messages)  # numbered by node id
+        self._run.clients_of(message.metadata.dst_node_id for message in self._messages)  # number new nodes by id
         return self._messages
 
     def _draw_nodes(self, privacy: PrivateSum, server_round: int) -> list[int]:
-        """Draw each node with the probability of the account, once all planned nodes are there; maybe none."""
+        """Select each node with the probability that the privacy accounting assumes; the result may be empty."""
         _, connected = sample_nodes(self._grid, self.min_available_nodes, 0)
         nodes, selection = sorted(connected), Poisson(privacy.fraction, secret=not privacy.reproducible)
         return [nodes[place] for place in selection(server_round, len(nodes), self.seed)]
@@ -151,8 +161,8 @@ class Merit(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Check, weight, search, aggregate; without a valid reply the model stays."""
-        assert self._state is not None  # configure_train comes first
+        """Check replies, weight clients, search, aggregate; without a valid reply the model does not change."""
+        assert self._state is not None  # Flower calls configure_train first
         if server_round <= self._run.done:
             return to_arrays(self._state.model, self._like), None
         clock, by_node = Clock(), self._read_replies(list(replies))
@@ -173,12 +183,12 @@ class Merit(FedAvg):
             record = replace(record, epsilon=epsilon_of_releases(privacy, self._run.ledger.releases()))
             log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
         for suspect in self._watch(record):
-            log.warning("\t> %s stands out %s", names[suspect.client], suspect.summary)
+            log.warning("\t> %s is a suspect: %s", names[suspect.client], suspect.summary)
         named = {name: array.numpy() for name, array in arrays.items()}
         self.records.append(self._run.write(result.state, record, named, strangers))
         for line in why(self._run.ledger).splitlines():
             log.info("\t> %s", line)
-        if privacy is not None:  # the app's own metrics are not in the account, and stay here
+        if privacy is not None:  # the accounting does not cover the app's own metrics, so they are not released
             return arrays, None
         if record.weights is None:
             return None, None
@@ -186,36 +196,36 @@ class Merit(FedAvg):
         return arrays, self._metrics(contents, self.train_metrics_aggr_fn)
 
     def _host(self) -> Host:
-        """What a round may use here: connected nodes that test models, and the app's evaluation on server rows."""
-        clients = cast(Clients, self)  # of the clients' methods a recipe with one model only calls these two
+        """What a round can use: nodes that test models, and the app's evaluation on the server's rows."""
+        clients = cast(Clients, self)  # a recipe with one model calls only `judges` and `evaluate`
         names = tuple(map(str, range(self.min_available_nodes)))
         predict = None if self.server_evaluate is None else self._predict
         return Host(clients, names, WORDS, self.limits, predict, book=self._run.ledger.book)
 
     def _metrics(self, contents: Mapping[int, RecordDict], combine: Combine) -> MetricRecord | None:
-        """The app's own metrics, aggregated as FedAvg does, of the nodes whose metrics agree with most nodes'."""
+        """Aggregate the app's own metrics as FedAvg does, over nodes whose metric names agree with the majority."""
         consistent, rejected = consistent_metrics(contents, self.weighted_by_key)
         for node, reason in rejected.items():
-            log.warning("\t> metrics of node %d do not count: %s", node, reason)
+            log.warning("\t> metrics of node %d are ignored: %s", node, reason)
         try:
             return combine(list(consistent.values()), self.weighted_by_key) if consistent else None
         except (ValueError, TypeError, KeyError, ArithmeticError) as error:
-            log.warning("\t> metrics do not fit together, none are kept: %s", reason_of(error))
+            log.warning("\t> metrics cannot be aggregated and are dropped: %s", reason_of(error))
             return None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """FedAvg's messages, stored, because an answer belongs to the message that it replies to."""
+        """Make FedAvg's messages, and store them to match replies with nodes."""
         done = server_round <= self._run.done
         self._tests = [] if done else list(super().configure_evaluate(server_round, arrays, config, grid))
         return self._tests
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The nodes' own tests, aggregated as FedAvg does; errors and invalid answers do not count."""
+        """Aggregate the nodes' tests as FedAvg does, without errors and invalid answers."""
         answers = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
-        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
-        contents = {node: answers[name].content for name, node in asked.items() if name in answers}
+        nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
+        contents = {node: answers[name].content for name, node in nodes.items() if name in answers}
         if contents:
             tests, _ = read_replies(self._read_test, contents)
             counts = {node: (correct, size) for node, (correct, size, _) in tests.items()}
@@ -223,20 +233,22 @@ class Merit(FedAvg):
         return self._metrics(contents, self.evaluate_metrics_aggr_fn)
 
     def _read_test(self, content: RecordDict, *, losses: bool = False) -> tuple[int, int, float]:
-        """Correct rows, rows and the summed loss that an app's evaluate function reports, if they are possible."""
+        """Read correct rows, rows and summed loss from the reply of an app's evaluate function; check their range."""
         metrics = {name: value for record in content.metric_records.values() for name, value in record.items()}
         size, accuracy = metrics.get(self.weighted_by_key), metrics.get("accuracy")
         loss = metrics.get("loss") if losses else 0.0
         if not isinstance(size, int) or not 0 <= size <= MOST_SAMPLES:
-            raise InvalidRecord(f"{self.weighted_by_key} must be a whole number from 0 to {MOST_SAMPLES:g}")
+            raise InvalidRecord(
+                f"`{self.weighted_by_key}` must be a whole number from 0 to {MOST_SAMPLES:g} (got {size!r:.80})"
+            )
         if not isinstance(accuracy, float | int) or not 0 <= accuracy <= 1:
-            raise InvalidRecord("accuracy must be a number in 0..1")
+            raise InvalidRecord(f"`accuracy` must be a number from 0 to 1 (got {accuracy!r:.80})")
         if not isinstance(loss, float | int) or not 0 <= loss <= MOST_LOSS:
-            raise InvalidRecord(f"loss must be a number from 0 to {MOST_LOSS:g}")
+            raise InvalidRecord(f"`loss` must be a number from 0 to {MOST_LOSS:g} (got {loss!r:.80})")
         return round(accuracy * size), size, loss * size
 
     def _read_replies(self, messages: Sequence[Message]) -> Replies:
-        """Trained models as updates, by node; a reply belongs to the message it replies to, and counts once."""
+        """Convert trained models to updates, by node; each message accepts one reply."""
         sent = {message.metadata.message_id: message.metadata.dst_node_id for message in self._messages}
         assert self._state is not None
         start, rows = self._state.model, dict[int, int]()
@@ -263,13 +275,13 @@ class Merit(FedAvg):
         return Replies(ids, Updates(matrix, places), tuple(facts[node] for node in ids), failed, bytes_up=received)
 
     def _read_reply(self, message: Message, row: Model) -> dict[str, Any]:
-        """The facts that a node reported; its model is written to the row."""
+        """Return the facts that a node reported, and write its model to the row."""
         if message.has_error():
             raise InvalidRecord(error_text(message))
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
         if len(arrays) != 1 or len(metrics) != 1:
             raise InvalidRecord(
-                f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}"
+                f"a reply must have one ArrayRecord and one MetricRecord (got {len(arrays)} and {len(metrics)})"
             )
         facts = dict(metrics[0])
         if self.weighted_by_key in facts:
@@ -281,14 +293,14 @@ class Merit(FedAvg):
     def largest_share(self) -> float:
         """n times the largest weight of any round so far: 1 for equal weights.
 
-        Flower's wrappers for differential privacy add noise for weights of 1/n. With other weights, one node's update
-        counts up to this many times as much, and the noise must be that much larger for the same guarantee.
+        Flower's wrappers for differential privacy calibrate the noise for weights of 1/n. With other weights, one
+        update counts up to this many times as much, and the noise must be that much larger for the same guarantee.
         """
         rounds = [record.weights.weights for record in self.records if record.weights is not None]
         return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
     def explain(self, number: int) -> list[ClientWeight]:
-        """The weight of each client in a round, with what it was computed from."""
+        """The weight of each client in a round, with its facts, criteria and score."""
         record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
@@ -300,8 +312,8 @@ class Merit(FedAvg):
         return sorted(self._run.clients_of(self._grid.get_node_ids()).values())
 
     def _predict(self, models: Iterable[Model]) -> Predictions:
-        """Predictions of models on the server's rows."""
-        assert self.server_evaluate is not None  # checked at the start
+        """Predict with models on the server's rows."""
+        assert self.server_evaluate is not None  # the constructor checked it
         return self.server_evaluate([to_arrays(model, self._like) for model in models])
 
     def evaluate(
@@ -312,14 +324,14 @@ class Merit(FedAvg):
         *,
         losses: bool = False,
     ) -> Sequence[Evaluation]:
-        """Every candidate on every node, in one exchange, by the app's own evaluate function."""
+        """Test every candidate on every node with the app's evaluate function, in one exchange."""
         nodes = self._run.clients_of(self._grid.get_node_ids())
-        asked = [(node, client) for node, client in nodes.items() if clients is None or client in clients]
-        self._candidate_bytes += vector_bytes(self._like) * len(models) * len(asked)
+        judges = [(node, client) for node, client in nodes.items() if clients is None or client in clients]
+        self._candidate_bytes += vector_bytes(self._like) * len(models) * len(judges)
         messages, cells = [], []
         for place, model in enumerate(models):
             arrays = to_arrays(model, self._like)
-            for node, client in asked:
+            for node, client in judges:
                 config = ConfigRecord({"candidate": place, "on": on})
                 content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
                 messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
@@ -332,9 +344,9 @@ class Merit(FedAvg):
             if not reply.has_error() and reply.metadata.reply_to_message_id in sent
         }
         correct, summed, sizes = np.zeros((3, len(models), len(self._run.names)))
-        for place, answer in read_replies(lambda one: self._read_test(one, losses=losses), contents)[0].items():
+        for place, answer in read_replies(lambda reply: self._read_test(reply, losses=losses), contents)[0].items():
             correct[cells[place]], sizes[cells[place]], summed[cells[place]] = answer
-        whole = (sizes == sizes[0]).all(axis=0)  # an answer about some candidates only cannot compare them
+        whole = (sizes == sizes[0]).all(axis=0)  # a client counts only if it tested all candidates on the same rows
         rows = (sizes[0] * whole).astype(np.int64)
         return [
             Evaluation((right * whole).astype(np.int64), rows, loss * whole if losses else None)
@@ -342,6 +354,6 @@ class Merit(FedAvg):
         ]
 
 
-def _only_a_fleet_knows(name: str) -> bool:
-    """Whether only the server of a whole federation measures this fact."""
+def _needs_a_fleet(name: str) -> bool:
+    """Whether a fact is measured by the server of `fedmerit flower run`, which a strategy does not have."""
     return find_fact(name).source == "server" and not name.startswith((VALIDATED, CONTRIBUTION))

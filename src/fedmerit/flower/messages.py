@@ -1,7 +1,7 @@
-"""The contents of messages: our values as Flower's records and back. Everything that a node sent is checked.
+"""Conversion of values to Flower's records and back, with checks of everything that a node sent.
 
-Arrays are read under limits: a header of at most `MAX_HEADER` characters, and exactly the bytes that its shape and
-dtype need. numpy's own loader also accepts archives and pickles, and allocates what a header claims.
+An array is read under limits: a header of at most `MAX_HEADER` characters, and exactly as many bytes as its shape and
+dtype need. numpy's own loader also accepts archives and pickles, and allocates as much as a header claims.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ HELLO, SUM, TRAIN, REWARD, EVALUATE, AUDIT = (
     *("train", "train.reward"),
     *("evaluate", "evaluate.audit"),
 )
-"""Message types: which client are you, sum your inputs, train, accept this reward, test these models, audit a model."""
+"""Message types: identify the client, sum inputs, train, offer a reward, test models, audit a model."""
 
 VECTOR = "vector:"
-"""Prefix for the names of vectors that travel in addition to the model or the update."""
+"""Prefix for the names of vectors that are sent in addition to the model or the update."""
 
 TRAINED, REWARDED = 0, 1
 """The stages of a round in which a client's personal model changes."""
@@ -44,45 +44,45 @@ TRAINED, REWARDED = 0, 1
 MAX_HEADER = 1024
 DTYPES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 MAX_COUNT = 2**53
-"""The largest count that is accepted: floats represent every integer up to it."""
+"""The largest accepted count, up to which floats represent every integer."""
 
 
 class InvalidRecord(Exception):
-    """A record that does not have the expected content; its text is the reason."""
+    """A record without the expected content; the text is the reason for dropping its client."""
 
 
 def tag_of(index: int, stage: int) -> int:
-    """A number for a state of a personal model, the same on both sides; 0 means none. Rounds count from 1."""
+    """The version of a personal model after a stage of a round, computed by client and server; 0 means no model."""
     return 2 * index + stage
 
 
 def read_replies(
     read: Callable[[RecordDict], T], contents: Mapping[ClientId, RecordDict]
 ) -> tuple[dict[ClientId, T], dict[ClientId, str]]:
-    """Apply `read` to each reply, in client order; for replies that cannot be read, return a printable reason.
+    """Apply `read` to each reply, in client order; return the values, and a printable reason per unreadable reply.
 
-    This is the one guard of replies: a hostile reply drops that client and never the round.
+    All replies pass through this function, so that a hostile reply drops its client and never the round.
     """
     values: dict[ClientId, T] = {}
     failed: dict[ClientId, str] = {}
     for client, content in sorted(contents.items()):
         try:
             values[client] = read(content)
-        except Exception as error:  # a reply may break whatever reads it
+        except Exception as error:  # a hostile reply may cause any error
             failed[client] = reason_of(error)
     return values, failed
 
 
 def reason_of(error: Exception) -> str:
-    """Why a reply was rejected, in at most 500 printable characters."""
-    known = isinstance(error, InvalidRecord)
-    return printable(str(error) if known else f"its reply cannot be read: {type(error).__name__}: {error}")
+    """Describe why a reply was rejected, in at most 500 printable characters."""
+    expected = isinstance(error, InvalidRecord)
+    return printable(str(error) if expected else f"its reply cannot be read: {type(error).__name__}: {error}")
 
 
 def read_array(
     array: Array, name: str, *, shape: Sequence[int] | None = None, dtypes: Sequence[str] = DTYPES
 ) -> NDArray[Any]:
-    """A read-only view of an array's numbers, of this shape and one of these dtypes.
+    """Return a read-only view of an array, checked to have this shape and one of these dtypes.
 
     >>> read_array(Array(np.arange(3.0)), "row", shape=[3]).tolist()
     [0.0, 1.0, 2.0]
@@ -100,7 +100,8 @@ def read_array(
     except Exception as error:  # numpy raises errors of many kinds for bytes that are not an array
         raise InvalidRecord(f"array {name!r} cannot be read: {type(error).__name__}: {error!s:.200}") from None
     if dtype.str[1:] not in dtypes or not dtype.isnative:
-        raise InvalidRecord(f"{name} has dtype {dtype!s:.80}, not {' or '.join(np.dtype(one).name for one in dtypes)}")
+        expected = " or ".join(np.dtype(code).name for code in dtypes)
+        raise InvalidRecord(f"{name} has dtype {dtype!s:.80}, not {expected}")
     if shape is not None and sizes != tuple(shape):
         raise InvalidRecord(f"{name} has shape {sizes!r:.80}, the model has {tuple(shape)}")
     start = file.tell()
@@ -112,19 +113,19 @@ def read_array(
 
 
 def to_vector(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
-    """Concatenate all arrays as one float32 vector, into `out` if given; `like` fixes order, names and shapes."""
+    """Concatenate all arrays to one float32 vector, in `out` if given; `like` fixes order, names and shapes."""
     names = list(arrays if like is None else like)
     if set(arrays) != set(names):
-        raise InvalidRecord(f"arrays are {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
+        raise InvalidRecord(f"the reply has the arrays {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
     shapes = dict.fromkeys(names) if like is None else {name: like[name].shape for name in names}
     parts = [read_array(arrays[name], name, shape=shapes[name]).reshape(-1) for name in names]
     out = np.empty(sum(map(len, parts)), np.float32) if out is None else out
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinite, and such an update is dropped
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinite, and the update is then dropped
         return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
 
 
 def to_arrays(model: Model, like: ArrayRecord) -> ArrayRecord:
-    """Cut a vector into arrays with the names, shapes and dtypes of `like`."""
+    """Split a vector into arrays with the names, shapes and dtypes of `like`."""
     arrays, start = {}, 0
     for name, array in like.items():
         size, dtype = math.prod(array.shape), np.dtype(array.dtype)
@@ -136,7 +137,7 @@ def to_arrays(model: Model, like: ArrayRecord) -> ArrayRecord:
 
 
 def vector_bytes(arrays: ArrayRecord) -> int:
-    """The bytes of a record's numbers as they travel, without headers.
+    """Count the bytes of a record's numbers, without headers.
 
     >>> vector_bytes(ArrayRecord({"weight": Array(np.zeros((2, 3), np.float32)), "steps": Array(np.array(7))}))
     32
@@ -149,7 +150,7 @@ def pack(
     config: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> RecordDict:
-    """The content of one message, with a new record of each kind that is given."""
+    """Make the content of a message: one record for each argument that is given."""
     content = RecordDict()
     if arrays is not None:
         content[ARRAYS] = ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
@@ -161,7 +162,7 @@ def pack(
 
 
 def arrays_in(content: RecordDict) -> Mapping[str, Array]:
-    """The named arrays of a content; empty where it has none."""
+    """The named arrays of a message; empty if it has none."""
     record = content.get(ARRAYS)
     return record if isinstance(record, ArrayRecord) else {}
 
@@ -169,7 +170,7 @@ def arrays_in(content: RecordDict) -> Mapping[str, Array]:
 def array(
     content: RecordDict, name: str, *, shape: Sequence[int] | None = None, dtypes: Sequence[str] = DTYPES
 ) -> NDArray[Any]:
-    """A writable copy of a named array, of this shape and one of these dtypes."""
+    """Return a writable copy of a named array, checked to have this shape and one of these dtypes."""
     record = arrays_in(content)
     if name not in record:
         raise InvalidRecord(f"array {name!r} is missing")
@@ -177,44 +178,46 @@ def array(
 
 
 def setting(content: RecordDict, name: str, kind: type) -> Any:
-    """A named setting of the content, of that type."""
+    """Return a named setting, checked to have this type."""
     record = content.get(CONFIG)
     value = record.get(name) if isinstance(record, ConfigRecord) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidRecord(f"setting {name!r} is missing or not of type {kind.__name__}: {value!r:.80}")
+        raise InvalidRecord(f"setting {name!r} must be of type {kind.__name__} (got {value!r:.80})")
     return value
 
 
 def numbers(content: RecordDict) -> dict[str, Any]:
-    """All metrics of the content; empty where it has none."""
+    """All metrics of a message; empty if it has none."""
     record = content.get(METRICS)
     return dict(record) if isinstance(record, MetricRecord) else {}
 
 
 def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
-    """A named list of that many integers between 0 and MAX_COUNT."""
+    """Return a named list, checked to have `number` integers between 0 and MAX_COUNT."""
     value = numbers(content).get(name)
-    valid = isinstance(value, list) and all(type(one) is int and 0 <= one <= MAX_COUNT for one in value)
+    valid = isinstance(value, list) and all(type(item) is int and 0 <= item <= MAX_COUNT for item in value)
     if not valid or len(cast(list[int], value)) != number:
-        raise InvalidRecord(f"metric {name!r} must be {number} whole numbers from 0 to {MAX_COUNT}: {_start(value)}")
+        raise InvalidRecord(
+            f"metric {name!r} must be {number} whole numbers from 0 to {MAX_COUNT} (got {_shorten(value)})"
+        )
     return cast(Sequence[int], value)
 
 
-def _start(value: Any) -> str:
-    """The first characters of a value of any length."""
+def _shorten(value: Any) -> str:
+    """Format the start of a value of any length."""
     return f"{value[:8] if isinstance(value, list) else value!r:.80}"
 
 
 def models_as_records(models: Sequence[Model]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Models to be tested, as arrays and settings; mixtures as the vectors that they combine."""
+    """Convert models to arrays and settings; mixtures are sent as their basis vectors and coefficients."""
     if not isinstance(models, Mixtures):
         return {str(place): model for place, model in enumerate(models)}, {"models": len(models), "mixed": []}
     vectors = {str(place): vector for place, vector in enumerate((models.start, *models.basis))}
-    return vectors, {"models": len(models), "mixed": [float(one) for row in models.coefficients for one in row]}
+    return vectors, {"models": len(models), "mixed": [float(value) for row in models.coefficients for value in row]}
 
 
 def as_mixtures(content: RecordDict) -> Mixtures | None:
-    """The mixtures that a server sent; None where it sent models."""
+    """Read the mixtures that a server sent; None if it sent models."""
     mixed, number = setting(content, "mixed", list), setting(content, "models", int)
     if not mixed:
         return None
@@ -224,22 +227,22 @@ def as_mixtures(content: RecordDict) -> Mixtures | None:
 
 
 def as_sums(content: RecordDict) -> FeatureSums:
-    """A client's sums of inputs, not yet compared with those of the remaining clients."""
+    """Read a client's sums of inputs, without comparing them with those of the remaining clients."""
     (rows,) = counts(content, "rows", 1)
     sums, squares = (array(content, name, dtypes=("f8",)) for name in ("sums", "squares"))
     if sums.ndim != 1 or sums.shape != squares.shape:
-        raise InvalidRecord(f"sums and squares must be vectors alike; got shapes {sums.shape} and {squares.shape}")
+        raise InvalidRecord(f"sums and squares must be equally long vectors (got {sums.shape} and {squares.shape})")
     return FeatureSums(rows, sums, squares)
 
 
 def as_reward(content: RecordDict) -> SparseUpdate:
-    """A reward, not yet checked against a model; without `places` it covers all coordinates."""
+    """Read a reward, without checking it against a model; without `places` it covers all coordinates."""
     places = array(content, "places") if "places" in arrays_in(content) else None
     return SparseUpdate(array(content, "values"), places)
 
 
 def verdict(content: RecordDict) -> Verdict:
-    """A client's answer to a reward; an invalid one counts as a refusal."""
+    """Read a client's answer to a reward; an invalid answer counts as a refusal."""
     answer = numbers(content)
     before, after = (answer.get(name, float("nan")) for name in ("before", "after"))
     try:
@@ -247,51 +250,53 @@ def verdict(content: RecordDict) -> Verdict:
     except InvalidRecord as error:
         reason = reason_of(error)
     if not (is_share(before) and is_share(after)):
-        return Verdict(False, reason=reason or "its accuracies before and after the reward are not numbers in 0..1")
+        return Verdict(False, reason=reason or "its accuracies before and after the reward must be numbers from 0 to 1")
     return Verdict(answer.get("accepted") == 1 and not reason, float(before), float(after), reason)
 
 
 def is_share(value: Any) -> bool:
-    """Whether this is a number in 0..1, or NaN for an unknown one."""
+    """Whether a value is a number from 0 to 1, or NaN for an unknown one."""
     return isinstance(value, float | int) and (0 <= value <= 1 or value != value)
 
 
 def evaluation(content: RecordDict, models: int, *, losses: bool) -> tuple[Sequence[int], Sequence[int], int]:
-    """Correct rows and summed losses of each model, and the number of rows, if these numbers are possible."""
+    """Read correct rows and summed losses of each model, and the number of rows; check that they are possible."""
     correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
     summed = counts(content, "losses", models) if losses else [0] * models
     if size > MOST_SAMPLES or max(correct, default=0) > size or max(summed, default=0) > size * MOST_LOSS / LOSS_UNIT:
-        raise InvalidRecord(f"a test of {size} rows cannot have {_start(correct)} right and losses of {_start(summed)}")
+        raise InvalidRecord(
+            f"a test of {size} rows cannot have {_shorten(correct)} correct rows and losses of {_shorten(summed)}"
+        )
     return correct, summed, size
 
 
 def shares(content: RecordDict, names: Sequence[str]) -> dict[str, float]:
-    """The metrics of these names, each a number in 0..1, or NaN."""
+    """Return the named metrics, each checked to be a number from 0 to 1, or NaN."""
     values = numbers(content)
     if not all(is_share(values.get(name)) for name in names):
-        raise InvalidRecord(f"metrics {', '.join(names)} must be numbers in 0..1")
+        raise InvalidRecord(f"metrics {', '.join(names)} must be numbers from 0 to 1")
     return {name: float(values[name]) for name in names}
 
 
 def consistent_metrics(
     contents: Mapping[ClientId, RecordDict], weight: str
 ) -> tuple[dict[ClientId, RecordDict], dict[ClientId, str]]:
-    """The replies whose MetricRecord is finite and has the names and lengths that most have; reasons for the rest.
+    """Select replies whose MetricRecord is finite and has the majority's names and lengths; reasons for the rest.
 
-    `weight` names the number of rows that a reply is weighted by.
+    `weight` names the metric with the number of rows, by which a reply is weighted.
     """
     forms, failed = read_replies(partial(_metric_form, weight=weight), contents)
     most = Counter(forms.values()).most_common(1)[0][0] if forms else ()
-    failed |= {client: "its metrics are not those of most nodes" for client, form in forms.items() if form != most}
+    failed |= {client: "its metric names differ from most nodes'" for client, form in forms.items() if form != most}
     return {client: contents[client] for client, form in forms.items() if form == most}, failed
 
 
 def _metric_form(content: RecordDict, weight: str) -> tuple[tuple[str, int], ...]:
-    """The names of the metrics and the length of each, -1 for a single number."""
+    """The names of the metrics, and the length of each; -1 for a single number."""
     (record,) = content.metric_records.values()
     rows = record.get(weight)
     if not isinstance(rows, float | int) or not 0 <= rows <= MOST_SAMPLES:
-        raise InvalidRecord(f"metric {weight!r} must be a number from 0 to {MOST_SAMPLES:g}: {_start(rows)}")
+        raise InvalidRecord(f"metric {weight!r} must be a number from 0 to {MOST_SAMPLES:g} (got {_shorten(rows)})")
     infinite = [name for name, value in record.items() if not np.isfinite(np.asarray(value, np.float64)).all()]
     if infinite:
         raise InvalidRecord(f"metric {infinite[0]!r} is not finite")

@@ -1,12 +1,12 @@
 """Processes on one machine: temporary folders, the launcher and the supervisor.
 
-This file imports nothing of fedmerit, so that it also runs by its path, without site packages, in hundredths of a
+This file imports nothing from fedmerit, so that it also runs by its path, without site packages, in hundredths of a
 second:
 
-    python -IS processes.py launch SOCKET COMMAND WORD ...    # have a fork server run a command, see supernode.py
-    python -I processes.py supervise                          # end processes when whoever started them is gone
+    python -IS processes.py launch SOCKET COMMAND WORD ...    # let a fork server run a command, see supernode.py
+    python -I processes.py supervise                          # end processes when the process that started them ends
 
-A socket lies in a folder that only our user may enter, and both ends ask the kernel for the user of the other.
+The socket is in a folder that only the current user can enter, and each end asks the kernel for the user of the other.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ PREFIX, LOCK = "fedmerit-", "in-use"
 CREDENTIALS = struct.Struct("3i")
 BEGUN = b"+"
 KILLED = 137
-"""The exit code of a command that ended without one: as after SIGKILL."""
+"""The exit code of a command that ended without one, as after SIGKILL."""
 
 
 def is_supported() -> bool:
-    """Whether this system reports the process at the other end of a socket, and the end of a process: Linux does."""
+    """Whether the system has SO_PEERCRED and pidfd_open, as Linux does."""
     return hasattr(socket, "SO_PEERCRED") and hasattr(os, "pidfd_open")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Mark a folder of ours as in use; BlockingIOError where a living process does. A kill lets go."""
+    """Lock a folder; raise BlockingIOError if another process has locked it. The lock ends with the process."""
     with (folder / LOCK).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
 def remove_dead_folders() -> None:
-    """Remove our temporary folders whose process was killed; never through a link, never another user's."""
+    """Remove fedmerit's temporary folders whose process was killed; skip symbolic links and other users' folders."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is gone meanwhile, or in use
+        with suppress(OSError):  # removed by another process, or in use
             if not folder.is_symlink() and folder.stat().st_uid == os.getuid() and (folder / LOCK).is_file():
                 with locked(folder):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -56,24 +56,27 @@ def remove_dead_folders() -> None:
 
 @contextmanager
 def temp_folder() -> Iterator[Path]:
-    """A new folder that only we may read, removed at the end; those of killed processes are removed first."""
+    """Make a folder that only the current user can read, and remove it at the end.
+
+    The folders of killed processes are removed first.
+    """
     remove_dead_folders()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name, locked(Path(name)):
         yield Path(name)
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raise a PermissionError unless the process at the other end is our own user's."""
+    """Raise PermissionError unless the process at the other end of a socket belongs to the same user."""
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     _, user, _ = CREDENTIALS.unpack(packed)
     if user != os.getuid():
-        raise PermissionError(f"the other end is a process of user {user}, not of ours, {os.getuid()}")
+        raise PermissionError(f"the other end of the socket belongs to user {user}, not to user {os.getuid()}")
 
 
 def launch(path: str, command: str, words: list[str]) -> int:
-    """Have the fork server at this socket run a command with our streams, folder and environment; its exit code.
+    """Let the fork server at this socket run a command with our streams, folder and environment; return its exit code.
 
-    Where no fork server of our own user answers, this process becomes the command.
+    If no fork server of the same user answers, this process executes the command itself.
     """
     name, environment = os.path.basename(command), dict(os.environ)
     request = {"name": name, "words": words, "folder": os.getcwd(), "environment": environment}
@@ -87,7 +90,7 @@ def launch(path: str, command: str, words: list[str]) -> int:
         code = connection.recv(1) if begun else b""
         if code:
             with suppress(OSError):
-                connection.recv(1)  # nothing comes; it closes when the command has ended
+                connection.recv(1)  # no data follows; the connection closes when the command has ended
             return code[0]
     if not begun:
         os.execv(command, [command, *words])
@@ -95,17 +98,17 @@ def launch(path: str, command: str, words: list[str]) -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children of a process, their children, and so on; Flower starts some in sessions of their own."""
+    """Find all descendants of a process; Flower starts some of them in separate sessions."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
     family = [pid]
-    for one in family:  # grows while we go
-        family += [child for child, parent in parents.items() if parent == one]
+    for ancestor in family:  # the list grows during the loop
+        family += [child for child, parent in parents.items() if parent == ancestor]
     return family[1:]
 
 
 def end_family(pid: int) -> None:
-    """SIGKILL to the leader of a session, to its group and to all that it started."""
+    """Send SIGKILL to the leader of a session, its group and all descendants."""
     children = descendants(pid)
     with suppress(ProcessLookupError):  # the whole group has ended
         os.killpg(pid, signal.SIGKILL)
@@ -115,9 +118,9 @@ def end_family(pid: int) -> None:
 
 
 def supervise(lines: Iterable[str]) -> None:
-    """Follow `+PID` and `-PID`; at the end of the lines, end every process that was added and not removed.
+    """Track processes by lines `+PID` and `-PID`; after the last line, end those that were added and not removed.
 
-    The lines come through a pipe, which also ends when whoever writes to it is killed.
+    The lines are read from a pipe, which also ends when the process that writes to it is killed.
     """
     begun: set[int] = set()
     for line in lines:
@@ -125,7 +128,7 @@ def supervise(lines: Iterable[str]) -> None:
         begun.add(pid) if sign == "+" else begun.discard(pid)
     for pid in begun:
         with suppress(ProcessLookupError):
-            if os.getsid(pid) == pid:  # still the process that led a session, not another with its id
+            if os.getsid(pid) == pid:  # otherwise the id was reused by a process that leads no session
                 end_family(pid)
 
 

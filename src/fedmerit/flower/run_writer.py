@@ -1,7 +1,7 @@
-"""The run folder of a Flower strategy: which client each node is, ledger, checkpoints and model.
+"""The run folder of a Flower strategy: client numbers of nodes, ledger, checkpoints and model.
 
-Flower gives nodes random ids of 19 digits. A RunWriter gives each a client number and a name, and keeps them for as
-long as the node lives, also when the ServerApp is started again.
+Flower gives nodes random ids of 19 digits. A RunWriter assigns each node a client number and a name, which stay the
+same while the node is connected, also if the ServerApp restarts.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from fedmerit.store.model_files import write_checkpoint, write_model
 from fedmerit.store.run_folder import LEDGER, MODEL, check_versions, held, make_folder, recipe_meta
 
 PARTITION = "partition-id"
-"""The metric by which a node reports which of the names is its own."""
+"""The metric in which a node reports its index in the list of names."""
 NODES = "nodes.json"
-"""The file of the folder with the client of each node."""
+"""The file with the client of each node."""
 
 Names = Sequence[str] | Mapping[int, str]
 
 
 class RunWriter:
-    """Client numbers for nodes, and a ledger of their rounds: in the folder `out`, or in memory without one.
+    """Assign client numbers to nodes, and write their rounds to the folder `out`, or to memory if it is None.
 
-    names   a name for each `partition-id`, which nodes then report; or names by Flower's node ids. Nodes without a name
-            are called `node 1`, `node 2` ... in the order of arrival
+    names   a list with a name per `partition-id`, which nodes then report; or a mapping from Flower's node ids. Nodes
+            without a name are called `node 1`, `node 2`, ... in the order of arrival
 
-    A run in an existing folder is resumed: `state` is its newest state, and `done` its last round.
+    If the folder exists, its run is resumed: `state` is its newest state, and `done` its last round.
     """
 
     def __init__(self, out: Path | None, recipe: Recipe, settings: Mapping[str, Any], names: Names = ()) -> None:
@@ -51,9 +51,12 @@ class RunWriter:
         self._by_claim = bool(self.names)
         given = [*self.names, *self._by_node.values()]
         if not all(isinstance(name, str) for name in given):
-            raise ConfigError(f"names are texts, one per partition-id or by node number; got {names!r:.80}")
+            raise ConfigError(
+                "names must be a list of texts, one per partition-id, or a mapping from node id to text "
+                f"(got {names!r:.80})"
+            )
         if len(set(given)) != len(given):
-            raise ConfigError("names tell nodes apart, and two are the same")
+            raise ConfigError(f"names of nodes must differ (got {given!r:.80}); rename one")
         self._out, self._lock = out, ExitStack()
         self._clients: dict[int, ClientId] = {}
         self.state: State | None = None
@@ -64,17 +67,19 @@ class RunWriter:
             self._open(out, recipe, form, json.dumps({"recipe": json.loads(form), **settings}))
 
     def _open(self, out: Path, recipe: Recipe, form: str, settings: str) -> None:
-        """Make the folder, or continue the run in it."""
+        """Make the folder, or resume the run in it."""
         if not out.exists():
             make_folder(out, settings, self.names, form)
         self.ledger = Ledger.open(out / LEDGER, write=True)
         self._lock.enter_context(held(out, LEDGER))  # until this process ends
         meta, names = self.ledger.meta(), self.ledger.names()
         if meta.get("settings") != settings:
-            raise FolderError(f"{out} holds another run: its recipe or settings differ; choose another `out`")
+            raise FolderError(f"{out} has a run with another recipe or other settings; choose another `out`")
         check_versions(out, meta)
         if self._by_claim and names != self.names:
-            raise FolderError(f"{out} holds a run of other names, {', '.join(names[:5])}; give these, or a new `out`")
+            raise FolderError(
+                f"{out} has a run with other client names ({', '.join(names[:5])}); use these names, or another `out`"
+            )
         self.names = names
         if (out / NODES).is_file():
             clients = json.loads((out / NODES).read_text(encoding="utf-8"))
@@ -83,17 +88,20 @@ class RunWriter:
 
     @property
     def done(self) -> int:
-        """The last round in the folder when this process started; 0 in a new one."""
+        """The last round in the folder when this process started; 0 for a new run."""
         return 0 if self.state is None else self.state.history.rounds
 
     def clients_of(self, nodes: Iterable[int]) -> dict[int, ClientId]:
-        """The clients of these nodes; with names by partition-id, only of nodes that have reported theirs."""
+        """The client of each node; with a list of names, only of nodes that have reported their partition-id."""
         if not self._by_claim:
             return {node: self._identify(node) for node in sorted(nodes)}
         return {node: self._clients[node] for node in nodes if node in self._clients}
 
     def by_client(self, replies: Replies) -> tuple[Replies, dict[ClientId, int], dict[int, str]]:
-        """The replies by client instead of node; the node of each client; nodes that are no client, with reasons."""
+        """Convert replies by node to replies by client.
+
+        Returns the replies, the node of each client, and the nodes that are not a client, with the reason.
+        """
         failed: dict[ClientId, str] = {}
         strangers: dict[int, str] = {}
         rows: dict[ClientId, int] = {}
@@ -101,7 +109,7 @@ class RunWriter:
             try:
                 client = self._identify(node, facts.get(PARTITION))
                 if client in rows:
-                    raise ValueError(f"another node of this round is {self.names[client]}, too")
+                    raise ValueError(f"another node of this round also reported to be {self.names[client]}")
                 rows[client] = row
             except ValueError as error:
                 strangers[node] = str(error)
@@ -118,28 +126,31 @@ class RunWriter:
         return by_client, {client: replies.ids[rows[client]] for client in ids}, strangers
 
     def _identify(self, node: int, claim: Any = None) -> ClientId:
-        """The client of a node, which never changes."""
+        """Return the client of a node; assign one to a new node."""
         if node in self._clients:
             return self._clients[node]
         if self._by_claim:
             if not isinstance(claim, int) or not 0 <= claim < len(self.names):
-                raise ValueError(f"a node tells its place among {len(self.names)} names by the metric {PARTITION!r}")
+                raise ValueError(
+                    f"metric {PARTITION!r} must be a whole number from 0 to {len(self.names) - 1} (got {claim!r:.80})"
+                )
             client = claim
         else:
             client = len(self.names)
             self.names.append(self._by_node.get(node, f"node {client + 1}"))
+        # a client that reconnects has a new node id, which replaces the old one
         self._clients = {other: place for other, place in self._clients.items() if place != client} | {node: client}
         return client
 
     def write(
         self, state: State, record: Record, arrays: Mapping[str, NDArray[Any]], strangers: Mapping[int, str]
     ) -> Record:
-        """Write a round, first the models, then the ledger; return the record with a note on each stranger.
+        """Write a round: first the models, then the ledger; return the record with a note on each unknown node.
 
-        `arrays` are the model by the app's own names.
+        `arrays` is the model under the names that the app uses.
         """
         notes = (
-            Note("stranger", str(node), f"node {node}, which is none of the names, was left out: {reason}")
+            Note("stranger", str(node), f"node {node}, which is not a named client, was left out: {reason}")
             for node, reason in sorted(strangers.items())
         )
         record = replace(record, notes=(*record.notes, *notes))
@@ -153,7 +164,7 @@ class RunWriter:
         return record
 
     def amend(self, record: Record, tests: Mapping[int, tuple[int, int]]) -> Record:
-        """Add the nodes' tests of the model to the last round: correct rows and rows, by node."""
+        """Add the nodes' tests to the last round; `tests` has (correct rows, rows) by node."""
         correct, sizes = np.zeros((2, len(self.names)), dtype=np.int64)
         for node, client in self.clients_of(tests).items():
             correct[client], sizes[client] = tests[node]

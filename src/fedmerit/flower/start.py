@@ -1,4 +1,4 @@
-"""Start runs on Flower: on an existing SuperLink, on processes of this machine, or in Flower's simulation."""
+"""Start runs on Flower: on an existing SuperLink, on local processes, or in Flower's simulation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 FLWR = Path(sys.executable).parent / "flwr"
 FINISHED = "finished:completed"
 """The status that Flower gives a run whose ServerApp ended normally."""
-NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
+NOT_ENDED = "the run did not finish; start it again with the same --out to resume it"
 
 
 def on_superlink(
@@ -45,19 +45,24 @@ def on_superlink(
     key: Path | None = None,
     log: Sequence[str] = (),
 ) -> None:
-    """Submit the run and follow it; `superlink` is the name of a connection in Flower's config.toml, or host:port.
+    """Submit a run to a SuperLink, and stream its log.
 
-    `key` is the operator's, where the SuperLink asks for it.
+    superlink  the name of a connection in Flower's config.toml, or HOST:PORT
+    authority  with HOST:PORT, the authority's certificate for TLS; `plain` instead of it uses plain text
+    say        called with each line of the log
+    enrolled   the enrolment file, on the server's machine
+    key        the operator's key, if the SuperLink requires one
+    log        sinks that get every round
     """
     address = ":" in superlink
     if address and (authority is None) != plain:
         raise ConfigError(
-            f"{superlink} is an address: give --root-certificates FILE for TLS, or --insecure for plain text"
+            f"{superlink} is an address, which needs --root-certificates FILE for TLS, or --insecure for plain text"
         )
     if not address and (authority or plain or key):
         raise ConfigError(
-            f"{superlink} is the name of a connection, whose certificates Flower's config.toml names, and whose key is "
-            "kept by `fedmerit flower key FILE --login HOST:PORT`"
+            f"{superlink} is the name of a connection, which has its certificate in Flower's config.toml and its key "
+            "by `fedmerit flower key FILE --login HOST:PORT`; give no certificate and key here, or give HOST:PORT"
         )
     with temp_folder() as folder:
         write_app(folder / "app", config, out, enrolled, log)
@@ -69,22 +74,22 @@ def on_superlink(
         if not started.get("success"):
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         number = str(started["run-id"])
-        say(f"run {number} is on {superlink}")
+        say(f"started run {number} on {superlink}")
         command, pipe = [str(FLWR), "log", number, name, "--stream"], subprocess.PIPE
         with subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
             assert process.stdout is not None
             _follow(process.stdout, say)
         status = _flwr(["list", name, "--run-id", number, "--format", "json"], environment)["runs"][0]["status"]
     if status != FINISHED:
-        raise RunFailed(f"{NOT_ENDED}; Flower says {status}")
+        raise RunFailed(f"{NOT_ENDED} (Flower's status: {status})")
 
 
 def on_loopback(
     config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = (), log: Sequence[str] = ()
 ) -> None:
-    """Start a SuperLink and a SuperNode for each client on this machine, run, and end them.
+    """Start a SuperLink and a SuperNode per client on this machine, run, and end them.
 
-    `nodes` are NAME=FILE, for nodes with their own rows.
+    `nodes` are texts NAME=FILE, for nodes with their own rows.
     """
     configs = _node_configs(config, nodes)
     clients = len(configs) or _count_clients(config)
@@ -100,7 +105,7 @@ def on_loopback(
 
 
 def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
-    """Flower's simulation: clients take turns in processes of Ray, one per core."""
+    """Run in Flower's simulation, where Ray runs the clients in one process per core."""
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
@@ -113,7 +118,7 @@ def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
 
 
 def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> None:
-    """A new folder that `flwr run` accepts: the configuration as a Flower app."""
+    """Write a configuration as a Flower app, into a new folder for `flwr run`."""
     components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
     app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled, log)}
     project = {
@@ -130,7 +135,7 @@ def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = N
 
 
 def run_settings(config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> dict[str, Any]:
-    """The run configuration of the app, see app.py; `enrolled` is a file on the server's machine."""
+    """Make Flower's run configuration of the app (app.py); `enrolled` is a file on the server's machine."""
     settings = {
         "out": str(out.absolute()),
         "timeout": 600.0,
@@ -143,7 +148,7 @@ def run_settings(config: Config, out: Path, enrolled: Path | None = None, log: S
 
 
 def located(config: Config) -> Config:
-    """The configuration with absolute paths: Flower's processes run in other folders."""
+    """Make the paths of a configuration absolute, because Flower's processes run in other folders."""
     nodes, update = config.task.nodes, dict[str, object]()
     if config.task.data.startswith(TABLE):
         update["data"] = f"{TABLE}{_absolute(config.task.data.removeprefix(TABLE))}"
@@ -157,30 +162,30 @@ def _absolute(path: str) -> str:
 
 
 def _node_configs(config: Config, nodes: Sequence[str]) -> list[str]:
-    """A node configuration for each name of [task.nodes]; empty where the task is simulated."""
+    """Make a node configuration for each name of [task.nodes]; empty if the task is simulated."""
     layout = config.task.nodes
     if layout is None:
         if nodes:
-            raise ConfigError(f"--node is for task.data = 'nodes'; this task is {config.task.data!r}")
+            raise ConfigError(f"--node needs task.data = 'nodes' (got {config.task.data!r}); remove --node")
         return []
     files = {name: path for name, _, path in (text.partition("=") for text in nodes)}
     if set(files) != set(layout.names) or not all(files.values()):
         raise ConfigError(
-            f"each node of [task.nodes] needs its file on loopback: --node 'NAME=FILE' for {', '.join(layout.names)}; "
-            f"got {', '.join(nodes) or 'none'}"
+            f"each node of [task.nodes] needs a file on loopback (got {', '.join(nodes) or 'none'}); give --node "
+            f"'NAME=FILE' for {', '.join(layout.names)}"
         )
     return [node_config(_absolute(files[name]), name) for name in layout.names]
 
 
 def _count_clients(config: Config) -> int:
-    """The number of clients of the task, after checking that it has what the recipe needs."""
+    """Count the clients of the task, after checking that the task fits the recipe."""
     task = make_task(config)
     check_config(config, task)
     return len(task.federation.names)
 
 
 def _follow(lines: Iterable[str], say: Say) -> None:
-    """Pass on log lines, without colours."""
+    """Pass log lines to `say`, without colours."""
     for line in lines:
         text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
         if text and text != "INFO :":
@@ -188,7 +193,7 @@ def _follow(lines: Iterable[str], say: Say) -> None:
 
 
 def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON answer of one of Flower's commands."""
+    """Run a command of Flower, and return its JSON answer."""
     done = subprocess.run([str(FLWR), *words], env=environment, capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
@@ -198,7 +203,7 @@ def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """The lines of a log as they are written, until its process ends."""
+    """Yield the lines of a log as they are written, until its process ends."""
     with path.open(encoding="utf-8", errors="replace") as log:
         while True:
             ended = process.poll() is not None

@@ -1,13 +1,13 @@
-"""A SuperLink that requires the operator's key: without it nobody starts a run, registers a node or runs a ServerApp.
+"""A SuperLink that requires the operator's key to start a run, register a node or run a ServerApp.
 
     python -m fedmerit.flower.superlink --superexec-auth-secret-file operator.key --isolation process ...
 
-accepts the options of `flower-superlink`. With Flower's own SuperLink, everybody who reaches its port can start runs,
-which are code on every SuperNode, and register keys of nodes. It has a plugin for accounts; ours is one account with
-one key. The same file is the secret of `flower-superexec`.
+accepts the options of `flower-superlink`. Without a key, everybody who can connect to Flower's SuperLink can start
+runs, which execute code on every SuperNode, and register keys of nodes. Flower has a plugin interface for accounts;
+this plugin has one account with one key. The same file is the secret of `flower-superexec`.
 
-It is also patient: where many nodes write to its database at once, a request waits instead of failing, and a ServerApp
-without a heartbeat during that time is not given up.
+It also has longer timeouts: if many nodes write to the database at once, a request waits instead of failing, and a
+ServerApp without a heartbeat during that time is not aborted.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from fedmerit.errors import ConfigError, UserError
 
 KEY_OPTION, ISOLATION = "--superexec-auth-secret-file", "--isolation"
 MIN_CHARACTERS, MAX_CHARACTERS = 32, 512
-"""Of a key: a shorter one could be guessed, a longer one does not fit into a header."""
+"""Limits of a key's length: a shorter key could be guessed, a longer one does not fit into a header."""
 BUSY_TIMEOUT = ("busy_timeout", "60000")
-"""Milliseconds that a request waits for the database. With Flower's own 5000 and fifty nodes on few cores, requests end
-in "database is locked", and nodes give up."""
+"""Milliseconds that a request waits for the database. With Flower's 5000 and fifty nodes on few cores, requests fail
+with "database is locked", and nodes give up."""
 HEARTBEAT_SECONDS = 150
-"""A ServerApp must begin within this time, and is given up after twice as long; Flower's own 30 end runs there."""
+"""Seconds in which a ServerApp must start; it is aborted after twice as long. With Flower's 30, busy runs end early."""
 
 
 def read_operator_key(path: Path) -> str:
-    """The key in a file, as `fedmerit flower key` makes it: letters and digits only, readable by its owner only."""
+    """Read an operator's key from a file made by `fedmerit flower key`, which only its owner can read."""
     try:
         mode = path.stat().st_mode & 0o077
         text = read_file(path, MAX_CHARACTERS, ConfigError).decode("ascii", "replace")
@@ -48,16 +48,16 @@ def read_operator_key(path: Path) -> str:
         raise ConfigError(f"cannot read the operator's key {path}: {error.strerror}") from None
     if not (text.isascii() and text.isalnum() and len(text) >= MIN_CHARACTERS):
         raise ConfigError(
-            f"an operator's key is at least {MIN_CHARACTERS} letters and digits without a line's end; {path} holds no "
-            "such key: `fedmerit flower key FILE` makes one"
+            f"{path} is not an operator's key, which is at least {MIN_CHARACTERS} letters and digits without a line "
+            "break; make one with `fedmerit flower key FILE`"
         )
     if mode:
-        raise ConfigError(f"{path} can be read or written by others; chmod 600 {path}")
+        raise ConfigError(f"other users can read or write {path}; run: chmod 600 {path}")
     return text
 
 
 def log_in(home: Path, address: str, key: str) -> None:
-    """Store the key for the SuperLink at this address in Flower's home, where `flwr` reads it."""
+    """Store the key for the SuperLink at this address in Flower's home folder, where `flwr` reads it."""
     home.mkdir(parents=True, exist_ok=True)
     store = FileCredentialStore(home / "credentials.yaml")
     store.set(AUTHN_TYPE_STORE_KEY % address, AuthnType.OIDC.encode())
@@ -66,16 +66,16 @@ def log_in(home: Path, address: str, key: str) -> None:
 
 
 def plugin_for(key: str) -> type[ControlAuthnPlugin]:
-    """Flower's account authentication with one account, whose token is the key."""
+    """Make a plugin for Flower's account authentication with one account, whose token is the key."""
 
     class OperatorAuthn(ControlAuthnPlugin):
-        """Admits everybody who has the key."""
+        """Accept every request that has the key."""
 
         def __init__(self) -> None:
             pass
 
         def get_login_details(self) -> AccountAuthLoginDetails | None:
-            """None: people hand over the key, there is no login."""
+            """None: there is no login; people pass on the key themselves."""
             return None
 
         def validate_tokens_in_metadata(
@@ -89,25 +89,26 @@ def plugin_for(key: str) -> type[ControlAuthnPlugin]:
             return True, AccountInfo(flwr_aid=NOOP_FLWR_AID, account_name=NOOP_ACCOUNT_NAME)
 
         def get_auth_tokens(self, device_code: str) -> AccountAuthCredentials | None:
-            """None: nobody gets the key from the SuperLink."""
+            """None: the SuperLink never sends the key."""
             return None
 
         def refresh_tokens(
             self, metadata: Sequence[tuple[str, str | bytes]]
         ) -> tuple[Sequence[tuple[str, str | bytes]] | None, AccountInfo | None]:
-            """A key does not change."""
+            """None: a key does not expire."""
             return None, None
 
     return OperatorAuthn
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Flower's own SuperLink, which requires the key in the file that its options name."""
-    options = [word for one in arguments for word in one.split("=", 1)]
+    """Start Flower's SuperLink with the options of the command line; require the key in the named file."""
+    options = [word for argument in arguments for word in argument.split("=", 1)]
     named = {name: value for name, value in pairwise(options) if name in (KEY_OPTION, ISOLATION)}
     if KEY_OPTION not in named or named.get(ISOLATION) != "process":
         raise ConfigError(
-            f"give {KEY_OPTION} FILE and {ISOLATION} process: Flower asks no secret of the SuperLink's own subprocesses"
+            f"{KEY_OPTION} FILE and {ISOLATION} process are required, because the SuperLink's own subprocesses need no "
+            "key; add both options"
         )
     plugin = plugin_for(read_operator_key(Path(named[KEY_OPTION])))
     os.environ["FLWR_OIDC_ENABLED"] = "1"  # Flower's switch for accounts
@@ -117,14 +118,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def patient_superlink() -> None:
-    """Flower's own SuperLink with the options of the command line, patient with its database and with ServerApps."""
+    """Start Flower's SuperLink with longer timeouts for its database and for ServerApps."""
     from flwr.supercore import sql_mixin
     from flwr.supercore.constant import SQLITE_PRAGMAS
     from flwr.supercore.corestate import in_memory_corestate, sql_corestate
     from flwr.superlink import cli
 
-    vars(sql_mixin)["SQLITE_PRAGMAS"] = (*SQLITE_PRAGMAS, BUSY_TIMEOUT)  # the last that is set counts
-    for tasks in (sql_corestate, in_memory_corestate):  # heartbeats of nodes are elsewhere
+    vars(sql_mixin)["SQLITE_PRAGMAS"] = (*SQLITE_PRAGMAS, BUSY_TIMEOUT)  # the last setting wins
+    for tasks in (sql_corestate, in_memory_corestate):  # heartbeats of nodes are in other modules
         vars(tasks)["HEARTBEAT_DEFAULT_INTERVAL"] = HEARTBEAT_SECONDS
     cli.flower_superlink()
 

@@ -3,12 +3,12 @@
     python -m fedmerit.flower.supernode --superlink HOST:PORT ...            # the options of flower-supernode
     python -m fedmerit.flower.supernode fork-server FOLDER OWNER MODULE ...
 
-Flower starts `flwr-clientapp` for each message, and most of that process's seconds go into imports: of Flower, torch
-and fedmerit. A fork server pays for them once. What it forks is Flower's own command, unchanged, in the environment of
-the launcher that asked (processes.py), and it ends when that launcher is killed. The fork reads the client's rows and
-the user's own code: each message meets the files as they are. The fork server ends with the process OWNER, which is the
-SuperNode. Where it leads a group of its own, for a whole federation, it ends all of it. It has one thread, so that
-forking is safe.
+Flower starts `flwr-clientapp` for each message, and that process spends most of its time importing Flower, torch and
+fedmerit. A fork server imports them once. Each fork runs Flower's unchanged command in the environment of the launcher
+that requested it (processes.py), and ends when that launcher is killed. The fork itself reads the client's rows and the
+user's code, so each message uses the current files. The fork server ends with the process OWNER, which is the
+SuperNode. If it leads a process group, as for a whole federation, it ends the group. It has one thread, because forking
+is only safe then.
 """
 
 from __future__ import annotations
@@ -42,35 +42,36 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "flower-superlink": ("fedmerit.flower.superlink", "patient_superlink"),
     "flwr": ("flwr.cli.app", "app"),
 }
-"""The function that each of Flower's scripts calls; the SuperLink is ours, which waits for its database."""
+"""The function that each of Flower's scripts calls; the SuperLink is fedmerit's, which waits for its database."""
 BIN = Path(sys.executable).parent
 SOCKET = "socket"
 FORK_SERVER = "fork-server"
 CLIENT_MODULES = ("flwr.supernode.cli.flwr_clientapp", "torch", "fedmerit.flower.app")
-"""What a ClientApp imports."""
+"""The modules that a ClientApp imports."""
 FEDERATION_MODULES = (
     *CLIENT_MODULES,
     *("flwr.cli.app", "flwr.superlink.main", "flwr.superlink.cli", "flwr.supernode.main", "flwr.supercore.cli"),
     *("flwr.supernode.start_client_internal", "flwr.superlink.runtime.run_serverapp", "sklearn.datasets"),
 )
-"""What all processes of a federation on one machine import."""
+"""The modules that the processes of a federation on one machine import."""
 REAP_SECONDS = 5.0
+"""Seconds after which an idle fork server collects ended forks."""
 POLL_INTERVAL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
-"""Seconds after which a SuperExec asks again for something to start; Flower's default is 1."""
+"""Environment variable: seconds between two requests of a SuperExec for new tasks; Flower's default is 1."""
 log = logging.getLogger("flwr")
 
 
 def become_supernode(words: Sequence[str]) -> None:
-    """Start a fork server that lives as long as this process, and become `flower-supernode`.
+    """Start a fork server that ends with this process, and replace this process by `flower-supernode`.
 
-    Where no fork server is possible, Flower starts each ClientApp itself.
+    If no fork server is possible, Flower starts each ClientApp itself.
     """
     os.environ.setdefault(POLL_INTERVAL, "0.2")
     command, owner = str(BIN / "flower-supernode"), os.getpid()
     try:
         folder = make_launchers() if processes.is_supported() else None
     except OSError as error:
-        log.warning("fedmerit: no fork server for ClientApps, they are started one by one: %s", error)
+        log.warning("fedmerit: cannot start the fork server, so ClientApps start slowly: %s", error)
         folder = None
     if folder is not None:
         os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -80,7 +81,7 @@ def become_supernode(words: Sequence[str]) -> None:
 
 
 def make_launchers(names: Iterable[str] = ("flwr-clientapp",)) -> Path:
-    """A new folder for the PATH of a SuperNode, with a launcher for each of these commands; only we may enter it."""
+    """Make a private folder for the PATH of a SuperNode, with a launcher for each of these commands."""
     processes.remove_dead_folders()
     folder = Path(tempfile.mkdtemp(prefix=processes.PREFIX))
     for name in names:
@@ -92,12 +93,12 @@ def make_launchers(names: Iterable[str] = ("flwr-clientapp",)) -> Path:
 
 
 def server_words(folder: Path, owner: int, modules: Sequence[str] = CLIENT_MODULES) -> list[str]:
-    """The words by which Python starts a fork server."""
+    """The arguments with which Python starts a fork server."""
     return ["-P", "-m", "fedmerit.flower.supernode", FORK_SERVER, str(folder), str(owner), *modules]
 
 
 def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | None:
-    """Fork what launchers ask for until the process `owner` ends; in each fork, return its connection."""
+    """Fork a process for each launcher until the process `owner` ends; in each fork, return the connection."""
     watched = os.pidfd_open(owner)
     with processes.locked(folder), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(folder / SOCKET))
@@ -105,7 +106,7 @@ def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | N
         for module in modules:
             importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # forks share what we imported as long as nobody writes to it, the collector included
+        gc.freeze()  # forks share imported memory until something writes to it, which the garbage collector would do
         while True:
             ready, _, _ = select.select([listener.fileno(), watched], [], [], REAP_SECONDS)
             with suppress(ChildProcessError):  # collect forks that have ended
@@ -123,13 +124,13 @@ def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | N
                     return connection
             connection.close()
     shutil.rmtree(folder, ignore_errors=True)
-    if os.getpgrp() == os.getpid():  # of a whole federation: only what we forked is in this group
+    if os.getpgrp() == os.getpid():  # the fork server of a whole federation: the group has only its forks
         os.killpg(0, signal.SIGKILL)
     return None
 
 
 def become(connection: socket.socket) -> None:
-    """In a fork: take the launcher's place, run its command, and report the exit code."""
+    """In a fork: run the launcher's command with its streams and environment, and report the exit code."""
     request = _take_place(connection)
     module, function = COMMANDS[request["name"]]
     connection.sendall(processes.BEGUN)
@@ -142,15 +143,15 @@ def become(connection: socket.socket) -> None:
         code = _code(error.code)
         raise
     finally:
-        with suppress(OSError):  # left open: the launcher waits until we have ended
+        with suppress(OSError):  # not closed: the launcher waits until this process has ended
             connection.sendall(bytes([code & 0xFF]))
 
 
 def _take_place(connection: socket.socket) -> dict[str, Any]:
-    """A launcher's request; its standard streams, folder and environment become ours."""
+    """Read a launcher's request, and adopt its standard streams, folder and environment."""
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     if len(streams) != 3:
-        raise ConnectionError(f"a request has three streams; got {len(streams)}")
+        raise ConnectionError(f"a request must have three streams (got {len(streams)})")
     request: dict[str, Any] = json.loads(connection.makefile("rb").readline())
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
@@ -162,12 +163,12 @@ def _take_place(connection: socket.socket) -> dict[str, Any]:
 
 
 def _code(value: object) -> int:
-    """The exit code that Python makes of what a script returns."""
+    """Convert the return value of a script to an exit code, as Python does."""
     return value if isinstance(value, int) else int(value is not None)
 
 
 def _end_with(connection: socket.socket) -> None:
-    """A launcher sends nothing more: when its end closes it was killed, and so are we, as the command would be."""
+    """Wait until the launcher's end of the connection closes, which means that it was killed; then end this process."""
     with suppress(OSError):
         connection.recv(1)
     os.kill(os.getpid(), signal.SIGKILL)

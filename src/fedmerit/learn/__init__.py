@@ -1,1 +1,1 @@
-"""Learning on a client: the learner for PyTorch models; `core.learner` says what any learner must offer."""
+"""Learning on a client: the learner for PyTorch models; `core.learner` defines the interface of any learner."""

@@ -1,7 +1,7 @@
-"""Several clients at once: SGD of a stack of dense layers as batched matrix products, with momentum and dropout.
+"""Several clients together: SGD of a stack of dense layers as batched matrix products, with momentum and dropout.
 
 A tiny model spends its time between operations, not in them. Here one operation serves a group of clients, each with
-its own parameters, rows and batches; a client with fewer steps than others stands still in the rest.
+separate parameters, rows and batches; a client with fewer steps pauses in the remaining ones.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fedmerit.core.types import Model, Samples
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import centre
 
-LARGEST = 500_000  # parameters; above that a layer's product is long enough by itself
+LARGEST = 500_000  # parameters; above that a layer's product is long enough for one client
 
 
 def is_dense_stack(flat: FlatModule) -> bool:
-    """Whether the module is Flatten, then dense layers with ReLU between them and several outputs: all we can batch.
+    """Whether the module can be batched: Flatten, then dense layers with ReLU between them and several outputs.
 
     Dropout may stand before a dense layer.
     """
@@ -45,13 +45,13 @@ def train_batched(
     batches: Sequence[Sequence[Tensor]],
     seeds: Sequence[int],
 ) -> list[Model]:
-    """The models after every client's own batches; what dropout draws follows from each client's seed."""
+    """Return the models after every client's batches; dropout draws from each client's seed."""
     values = torch.from_numpy(np.stack(models))
     layers = [_Layer(values, layer, rate, config) for layer, rate in zip(_dense(flat), _dropouts(flat), strict=True)]
-    by_size = config.momentum or any(layer.dropout for layer in layers)  # then sizes count
+    by_size = config.momentum or any(layer.dropout for layer in layers)  # only these depend on a batch's size
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     x, y, starts = _side_by_side(samples)
-    tails = values[:, len(flat.values) :].unsqueeze(1)  # what each client's inputs are centred by, if by anything
+    tails = values[:, len(flat.values) :].unsqueeze(1)  # centring of each client's inputs, if any
     for number, (rows, scale) in enumerate(zip(*steps_of(batches, starts), strict=True)):
         sizes = [len(own[number]) if number < len(own) else 0 for own in batches] if by_size else ()
         _step(layers, centre(x[rows], tails), y[rows], scale, sizes, draws)
@@ -59,7 +59,7 @@ def train_batched(
 
 
 class _Layer:
-    """A dense layer of all clients, with what its backward pass needs of the last forward pass."""
+    """A dense layer of all clients, with the values that its backward pass needs."""
 
     def __init__(self, values: Tensor, layer: nn.Linear, dropout: float, config: TrainConfig) -> None:
         self.weight, self.bias = _of_each_client(values, layer)
@@ -68,18 +68,18 @@ class _Layer:
         self.velocities = [torch.zeros_like(one, memory_format=torch.contiguous_format) for one in moving]
 
     def forward(self, x: Tensor, sizes: Sequence[int], draws: Sequence[torch.Generator]) -> Tensor:
-        """The outputs; `self.x` is what was multiplied, `self.scale` what dropout made of it."""
+        """Return the outputs; `self.x` stores the inputs after dropout, `self.scale` the dropout mask."""
         self.scale = _drawn(x, self.dropout, sizes, draws) if self.dropout else None
         self.x = x if self.scale is None else x * self.scale
         return torch.baddbmm(self.bias, self.x, self.weight.transpose(1, 2))
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """The gradient below this layer and the ReLU before it, by the weights before `step`."""
+        """Return the gradient below this layer and the ReLU before it, with the weights before `step`."""
         deeper = torch.bmm(gradient, self.weight).mul_(self.x > 0)
         return deeper if self.scale is None else deeper.mul_(self.scale)
 
     def step(self, gradient: Tensor, active: Tensor | None) -> None:
-        """w = w - lr * v with v = momentum * v + g, where a client is active; v = g without momentum."""
+        """w = w - lr * v with v = momentum * v + g, for active clients; v = g without momentum."""
         if active is None:
             self.weight.baddbmm_(gradient.transpose(1, 2), self.x, alpha=-self.lr)
             self.bias.sub_(gradient.sum(dim=1, keepdim=True), alpha=self.lr)
@@ -92,7 +92,7 @@ class _Layer:
 
 
 def _drawn(x: Tensor, rate: float, sizes: Sequence[int], draws: Sequence[torch.Generator]) -> Tensor:
-    """What dropout multiplies by: 0 or 1 / (1 - rate), each client's drawn as it would draw alone."""
+    """Dropout mask of 0 or 1 / (1 - rate), drawn for each client as in separate training."""
     scale = torch.zeros_like(x)
     for own, size, draw in zip(scale, sizes, draws, strict=True):
         own[:size].copy_(torch.empty_like(own[:size]).bernoulli_(1 - rate, generator=draw).div_(1 - rate))
@@ -100,17 +100,17 @@ def _drawn(x: Tensor, rate: float, sizes: Sequence[int], draws: Sequence[torch.G
 
 
 def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) -> Tensor:
-    """What m models say of the same rows x (N, features): (m, N, outputs).
+    """Outputs of m models for the same rows x (N, features): (m, N, outputs).
 
-    The rows are the same for all, so the first layers of all models are one matrix product.
+    The rows are shared, so the first layers of all models are one matrix product.
     """
     values = torch.from_numpy(models)
     (weight, bias), *rest = (_of_each_client(values, layer) for layer in _dense(flat))
     first = x @ weight.flatten(0, 1).t()  # (N, m * out)
-    found = first.view(len(x), len(models), -1).transpose(0, 1).contiguous().add_(bias)
+    outputs = first.view(len(x), len(models), -1).transpose(0, 1).contiguous().add_(bias)
     for weight, bias in rest:
-        found = torch.baddbmm(bias, found.relu_(), weight.transpose(1, 2))
-    return found
+        outputs = torch.baddbmm(bias, outputs.relu_(), weight.transpose(1, 2))
+    return outputs
 
 
 def _step(
@@ -124,7 +124,7 @@ def _step(
     """One SGD step of every client: x (clients, batch, features), y and scale (clients, batch).
 
     The gradient of cross-entropy at the last outputs z is softmax(z) - onehot(y), times `scale` = 1 / batch; below a
-    dense layer with weights W it is that times W, where ReLU let the input pass.
+    dense layer with weights W it is that times W, where ReLU is active.
     """
     for place, layer in enumerate(layers):
         x = layer.forward(x, sizes, draws)
@@ -140,7 +140,7 @@ def _step(
 
 
 def _dropouts(flat: FlatModule) -> list[float]:
-    """The rate of dropout before each dense layer."""
+    """Dropout rate before each dense layer."""
     kinds = [layer for layer in flat.module.modules() if isinstance(layer, nn.Linear | nn.Dropout)]
     before = [None, *kinds]
     return [
@@ -155,14 +155,14 @@ def _dense(flat: FlatModule) -> list[nn.Linear]:
 
 
 def _of_each_client(values: Tensor, layer: nn.Linear) -> tuple[Tensor, Tensor]:
-    """The layer's weights (clients, out, in) and biases (clients, 1, out) as views of all clients' vectors."""
+    """Weights (clients, out, in) and biases (clients, 1, out) of a layer as views of all clients' vectors."""
     at, there = layer.weight.storage_offset(), layer.bias.storage_offset()
     weight = values[:, at : at + layer.weight.numel()].view(-1, layer.out_features, layer.in_features)
     return weight, values[:, there : there + layer.out_features].unsqueeze(1)
 
 
 def _side_by_side(samples: Sequence[Samples]) -> tuple[Tensor, Tensor, list[int]]:
-    """All clients' rows one after the other, flattened, and where each client's begin."""
+    """Concatenate all clients' rows, flattened, and return the first row of each client."""
     x = torch.from_numpy(np.concatenate([part.x.reshape(len(part), -1) for part in samples]))
     y = torch.from_numpy(np.concatenate([part.y for part in samples]))
     x = x.float().div_(255) if x.dtype == torch.uint8 else x.float() if x.is_floating_point() else x
@@ -170,7 +170,8 @@ def _side_by_side(samples: Sequence[Samples]) -> tuple[Tensor, Tensor, list[int]
 
 
 def steps_of(batches: Sequence[Sequence[Tensor]], starts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Per step the rows of every client's batch, and 1 / its size for them; 0 for rows that only fill up."""
+    """Rows of every client's batch per step, and 1 / its size as their scale; 0 for padding."""
+
     steps, width = max(map(len, batches)), max(len(batch) for own in batches for batch in own)
     rows = torch.zeros((steps, len(batches), width), dtype=torch.int64)
     scale = torch.zeros((steps, len(batches), width))

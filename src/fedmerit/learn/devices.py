@@ -1,6 +1,6 @@
-"""Devices: every line that touches one: what goes there, what comes back, and which there are.
+"""Devices: all code that touches one: copies to and from it, and which devices exist.
 
-Nothing here was run on an accelerator: docs/devices.md says what was tested, and how.
+Nothing here was run on an accelerator: docs/deploy.md lists what was tested.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from torch import Tensor
 from fedmerit.errors import ConfigError
 
 CPU = "cpu"
-CACHE_ROWS = 100  # rows per pass on a CPU: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
-DEVICE_ROWS = 4096  # on an accelerator, which wants many
+CACHE_ROWS = 100  # rows per pass on a CPU: fits the cache; mnist-cnn on 600 rows ran at 68 GFLOP/s, 57 in one piece
+DEVICE_ROWS = 4096  # an accelerator needs many rows to be busy
 
 
 def put(array: NDArray[Any], device: str) -> Tensor:
-    """The array on the device; on the CPU the same memory."""
+    """Copy the array to the device; on the CPU it shares memory."""
     return torch.from_numpy(array).to(device)
 
 
 def fetch(tensor: Tensor) -> NDArray[Any]:
-    """The tensor as an array; from the CPU the same memory."""
+    """Copy the tensor to an array; on the CPU it shares memory."""
     return tensor.cpu().numpy()
 
 
 def part_rows(device: str) -> int:
-    """Rows that go through a model at once."""
+    """Rows per pass through a model."""
     return CACHE_ROWS if device == CPU else DEVICE_ROWS
 
 
 def describe(device: str) -> str:
-    """Kind and make, as a run's ledger names what the bits depend on; which of several equals does not count.
+    """Kind and model of a device, as the ledger stores it; the number among equal devices does not count.
 
     >>> describe("cpu")
     'cpu'
@@ -43,23 +43,23 @@ def describe(device: str) -> str:
     return f"{kind} ({torch.cuda.get_device_name(device)})" if kind == "cuda" else kind
 
 
-def find_device(asked: str) -> str:
-    """The device that `run.device` names, once it is sure that it is there; `auto` takes the first accelerator.
+def find_device(requested: str) -> str:
+    """Return the device that `run.device` names if it exists; `auto` is the first accelerator.
 
     >>> find_device("cpu")
     'cpu'
     """
-    known = known_devices()
-    name = {"auto": known[0], "cuda": "cuda:0"}.get(asked, asked)
-    if name not in known:
+    available = known_devices()
+    name = {"auto": available[0], "cuda": "cuda:0"}.get(requested, requested)
+    if name not in available:
         raise ConfigError(
-            f"run.device names a device of this machine, and {name!r} is none; torch {torch.__version__} knows of "
-            f"{', '.join(known)}"
+            f"run.device must be a device of this machine (got {name!r}); torch {torch.__version__} has "
+            f"{', '.join(available)}"
         )
     return name
 
 
 def known_devices() -> list[str]:
-    """The accelerators that torch can use here, then the CPU."""
+    """Return the accelerators that torch can use here, then the CPU."""
     cuda = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return [*cuda, *(["mps"] if torch.backends.mps.is_available() else []), CPU]

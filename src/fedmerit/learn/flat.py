@@ -14,10 +14,10 @@ from fedmerit.learn.stack import write_out
 
 
 class FlatModule:
-    """A module over one float32 vector `values`: what learns, then frozen parameters and buffers.
+    """A module over one float32 vector `values`: trained parameters, then frozen parameters and buffers.
 
-    Buffers such as batch-norm's running statistics are part of the vector, so they are averaged like everything else;
-    integer buffers (batch-norm's step counter) start from 0 with every client.
+    Buffers such as batch-norm's running statistics are part of the vector, so they are averaged too; integer buffers
+    (batch-norm's step counter) start from 0 for every client.
     """
 
     def __init__(self, module: nn.Module, device: str = CPU) -> None:
@@ -40,7 +40,7 @@ class FlatModule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The module's own names of what lies in the vector, in its order."""
+        """The module's names for the parts of the vector, in order."""
         named = list(self.module.named_parameters())
         learning = [name for name, parameter in named if parameter.requires_grad]
         frozen = [name for name, parameter in named if not parameter.requires_grad]
@@ -48,7 +48,7 @@ class FlatModule:
         return (*learning, *frozen, *buffers)
 
     def name_tensors(self) -> NamedTensors:
-        """A copy of the module's `state_dict`, and the buffers in the vector that torch keeps out of it."""
+        """Copy the module's `state_dict`, and the buffers in the vector that torch does not persist."""
         state = {name: value for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
         beside = {name: buffer for name, buffer in self.module.named_buffers() if name in self.names}
         beside = {name: buffer for name, buffer in beside.items() if name not in state}
@@ -56,13 +56,13 @@ class FlatModule:
         return NamedTensors(tensors, self.names, tuple(beside))
 
     def load(self, values: Tensor) -> None:
-        """Take over a model."""
+        """Load a model."""
         self.values.copy_(values)
         for counter in self._counters:
             counter.zero_()
 
     def add_gradients(self, loss: Tensor, step: float | None) -> None:
-        """Add the gradients of a loss to `gradient`, or take a step of this length down them at once: the same bits."""
+        """Add the gradients of a loss to `gradient`, or step down them at once by this length: the same bits."""
         if step is None:
             loss.backward()  # type: ignore[no-untyped-call]
             return
@@ -73,7 +73,7 @@ class FlatModule:
 
     @property
     def rows_are_independent(self) -> bool:
-        """Whether a batch may be cut into parts whose gradients are added up: not with batch-norm."""
+        """Whether the gradients of parts of a batch can be added up: not with batch-norm."""
         return not any(isinstance(layer, _BatchNorm) for layer in self.module.modules())
 
 
@@ -82,7 +82,7 @@ def _count(tensors: Iterable[Tensor]) -> int:
 
 
 def _lay(flat: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Copy the tensors into the vector and make each of them a view of its place there."""
+    """Copy the tensors into the vector and make each of them a view into it."""
     for tensor, view in zip(tensors, _views(flat, tensors), strict=True):
         view.copy_(tensor.detach())
         tensor.data = view

@@ -1,7 +1,7 @@
-"""Inputs: rows as a module wants to see them, made when they are looked at, so that bytes stay bytes in memory.
+"""Inputs: rows in the form that a module expects, converted on access, so that bytes stay bytes in memory.
 
-A model that is longer than its module's values carries what its inputs are centred by: the mean of each feature and,
-where there is as much again, 1 / its deviation.
+A model that is longer than its module's values ends with the centring of its inputs: the mean of each feature and, for
+standardised inputs, 1 / its deviation.
 """
 
 from __future__ import annotations
@@ -21,40 +21,43 @@ from fedmerit.core.types import Model
 from fedmerit.errors import DataError
 
 Arguments: TypeAlias = Callable[[Tensor], Mapping[str, Tensor] | tuple[Tensor, ...]]
-"""A batch of rows -> the arguments of a module, in order or by name."""
+"""Turns a batch of rows into the arguments of a module, in order or by name."""
 
 
 def centring_tail(centring: Centring) -> list[Model]:
-    """What follows a module's values in a centred model."""
+    """Values that follow a module's values in a centred model."""
     scale = [] if centring.deviation is None else [1 / centring.deviation]
     return [np.asarray(part, dtype=np.float32) for part in (centring.mean, *scale)]
 
 
 def centre(x: Tensor, tail: Tensor) -> Tensor:
-    """(x - mean) / deviation of inputs (..., features), by the tail of a model (..., 0 or 1 or 2 x features)."""
-    features, known = x.shape[-1], tail.shape[-1]
-    if not known:
+    """Compute (x - mean) / deviation of inputs (..., features), from a model's tail (..., 0, 1 or 2 x features)."""
+    features, width = x.shape[-1], tail.shape[-1]
+    if not width:
         return x
-    if known not in (features, 2 * features):
-        raise DataError(f"the model is centred for {known} values, or half as many inputs; the rows have {features}")
+    if width not in (features, 2 * features):
+        raise DataError(
+            f"the model's centring needs {width} features, or half as many (got rows of {features}); use the data "
+            "that the model was trained for"
+        )
     x = x - tail[..., :features]
-    return x if known == features else x.mul_(tail[..., features:])
+    return x if width == features else x.mul_(tail[..., features:])
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Rows, and the tail of the model that looks at them."""
+    """Rows, and the tail of the model that reads them."""
 
     x: Tensor
     tail: Tensor
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        """uint8 images to floats in 0..1, centred, channels first as torch wants them and channels last in memory."""
+        """Convert uint8 images to floats in 0..1, centre them, and put channels first in shape, last in memory."""
         x = self.x[rows]
         if x.dtype == torch.uint8:
             x = x.float().div_(255)
         elif x.is_floating_point():
-            x = x.float()  # as modules are; whole numbers stay, for embeddings
+            x = x.float()  # the type of modules; integers stay, for embeddings
         if len(self.tail):
             x = centre(x.flatten(1), self.tail).view(x.shape)
         return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
@@ -62,10 +65,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Parts:
-    """The inputs of a module that takes several, by name and shape of a row, laid side by side in one table.
+    """Inputs of a module with several arguments: name and row shape of each, stored side by side in one table.
 
-    `join` makes the rows of a federation; given to a `TorchLearner` as `inputs`, it hands each part to the module by
-    name, in its own shape.
+    `join` builds the rows of a federation; as `inputs` of a `TorchLearner`, it passes each part to the module by name,
+    in its shape.
 
     >>> parts = Parts({"age": (1,), "scan": (1, 2, 2)})
     >>> rows = parts.join(age=[[40.0], [70.0]], scan=np.ones((2, 1, 2, 2)))
@@ -76,28 +79,28 @@ class Parts:
     shapes: Mapping[str, tuple[int, ...]]
 
     def join(self, **parts: ArrayLike) -> NDArray[np.float32]:
-        """One table of the parts' arrays, each with a row per row."""
+        """Join the parts' arrays, one row per sample each, into one table."""
         if set(parts) != set(self.shapes):
-            raise DataError(f"the parts are {', '.join(self.shapes)}; got {', '.join(parts) or 'none'}")
+            raise DataError(f"join needs the parts {', '.join(self.shapes)} (got {', '.join(parts) or 'none'})")
         arrays = {name: np.asarray(parts[name], dtype=np.float32) for name in self.shapes}
         for name, array in arrays.items():
             rows = len(next(iter(arrays.values())))
             if array.shape != (rows, *self.shapes[name]):
-                raise DataError(f"part {name!r} has the shape {(rows, *self.shapes[name])}; got {array.shape}")
+                raise DataError(f"part {name!r} must have shape {(rows, *self.shapes[name])} (got {array.shape})")
         return np.concatenate([array.reshape(len(array), -1) for array in arrays.values()], axis=1)
 
     def __call__(self, batch: Tensor) -> dict[str, Tensor]:
-        """Each part of a batch in its own shape."""
+        """Split a batch into its parts, each in its shape."""
         widths = [math.prod(shape) for shape in self.shapes.values()]
         if batch.dim() != 2 or batch.shape[1] != sum(widths):
-            raise DataError(f"the parts take {sum(widths)} values a row; got rows of {tuple(batch.shape[1:])}")
+            raise DataError(f"the parts need {sum(widths)} values per row (got rows of {tuple(batch.shape[1:])})")
         columns = batch.split(widths, dim=1)  # type: ignore[no-untyped-call]
         named = zip(self.shapes.items(), columns, strict=True)
         return {name: column.reshape(len(batch), *shape) for (name, shape), column in named}
 
 
 def call(module: Callable[..., Any], arguments: Arguments | None, batch: Tensor) -> Any:
-    """The module's outputs for a batch, as one argument or as those that are made of it."""
+    """Call the module with a batch, as one argument or as the arguments built from it."""
     if arguments is None:
         return module(batch)
     made = arguments(batch)

@@ -1,9 +1,9 @@
-"""Kernels by CPU: which of several ways to compute the same a stack of layers takes on this machine.
+"""CPU kernels: which of several equivalent implementations a stack of layers uses on this machine.
 
 Milliseconds of CPU per SGD step at batch 10 (mnist-cnn also at 100), least of nine interleaved, one thread, torch 2.13;
-first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers. An Intel
-Xeon, which plays an AVX2 machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2; `benchmarks/kernels.py` makes
-the table on another machine. AMD's Zen 4, whose AVX-512 is another one, is not in it yet.
+first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers. Measured
+on an Intel Xeon, which emulates an AVX2 machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2;
+`benchmarks/kernels.py` prints the table on another machine. AMD's Zen 4, whose AVX-512 differs, is not in it yet.
 
 | | first, addmm | first, oneDNN | last, addmm | last, oneDNN |
 | --- | --- | --- | --- | --- |
@@ -29,25 +29,25 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The layout of convolutions with many channels, and who multiplies in the forward pass of dense layers."""
+    """Layout of convolutions with many channels, and the library for the forward pass of dense layers."""
 
     channels_last: bool
     onednn_dense: bool
 
 
 FIRST = Kernels(channels_last=False, onednn_dense=False)
-"""What the bits of all runs on AVX2 were made with."""
+"""Default, with which all runs on AVX2 were computed."""
 BY_CAPABILITY: Mapping[str, Kernels] = MappingProxyType({"AVX512": Kernels(channels_last=True, onednn_dense=True)})
-"""Where the table above says something else than FIRST, by torch's name of the instruction set."""
+"""Exceptions from FIRST by the table above, by torch's name of the instruction set."""
 
 
 def find_kernels(capability: str | None = None) -> Kernels:
-    """The kernels for an instruction set, or for that of this machine."""
+    """Kernels for an instruction set, by default this machine's."""
     return BY_CAPABILITY.get(capability or torch.backends.cpu.get_cpu_capability(), FIRST)
 
 
 def dense_forward(kernels: Kernels) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """(x, weight, bias) -> x @ weight^T + bias; by torch's own product where it was built without oneDNN."""
+    """Return (x, weight, bias) -> x @ weight^T + bias; torch's product if it was built without oneDNN."""
     fused = kernels.onednn_dense and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return _by_onednn if fused and hasattr(torch.ops.mkldnn, "_linear_pointwise") else _by_addmm
 
@@ -58,6 +58,6 @@ def _by_addmm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if x.dtype != weight.dtype or x.shape[1:] != weight.shape[1:] or not len(x):
-        return _by_addmm(x, weight, bias)  # torch says in clear words what does not fit
+        return _by_addmm(x, weight, bias)  # it raises a readable error for wrong shapes
     outputs: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return outputs

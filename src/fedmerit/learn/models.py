@@ -18,7 +18,7 @@ Build = Callable[[], nn.Module]
 def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs: int, relu: bool = True) -> nn.Module:
     """Two convolutions (32 and 64 filters) with pooling, one hidden dense layer: the shape of [PMCFL] and [DAFL].
 
-    They do not say whether ReLU follows a convolution; the authors' code has none (`relu=False`), LEAF's has.
+    The papers do not say whether ReLU follows a convolution; the authors' code has none (`relu=False`), LEAF's has it.
     """
     layers: list[nn.Module] = []
     for into, out in ((channels, 32), (32, 64)):
@@ -51,7 +51,7 @@ def one_hidden(inputs: int, classes: int) -> nn.Module:
 
 
 class NextCharacter(nn.Module):
-    """A character LSTM in the shape of LEAF's: an embedding of 8, LSTM layers, the last state to one output a class."""
+    """A character LSTM in the shape of LEAF's: an embedding of 8, LSTM layers, one output per class."""
 
     def __init__(self, classes: int, hidden: int, layers: int) -> None:
         super().__init__()
@@ -60,13 +60,13 @@ class NextCharacter(nn.Module):
         self.output = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the next character, from rows of characters by number."""
+        """Scores of the next character, from rows of character numbers."""
         states, _ = self.lstm(self.embedding(x.long()))
         return self.output(states[:, -1])  # type: ignore[no-any-return]
 
 
 def glorot(module: nn.Module) -> nn.Module:
-    """Weights from N(0, 2 / (inputs + outputs)), biases zero, as in the code of the authors of [PMCFL]."""
+    """Initialise weights from N(0, 2 / (inputs + outputs)) and biases with zero, as the authors of [PMCFL] do."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.xavier_normal_(layer.weight)
@@ -102,7 +102,7 @@ MODELS: Mapping[str, Build] = MappingProxyType(
         "shakespeare-lstm-small": partial(NextCharacter, 96, 64, 1),
     }
 )
-"""The closed table: what makes each model."""
+"""The closed table of models by name."""
 
 
 SIZED: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType(
@@ -111,18 +111,18 @@ SIZED: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType(
         "linear": dense,
     }
 )
-"""Models whose size depends on the data: made of the number of inputs and of classes."""
+"""Models whose size depends on the data: built from the number of inputs and of classes."""
 
 
 def find_sized_model(name: str) -> Callable[[int, int], nn.Module]:
-    """The function that makes the model called so of inputs and classes."""
+    """Find the function that builds a model from the numbers of inputs and classes."""
     if name not in SIZED:
         raise UnknownName("model", name, SIZED)
     return SIZED[name]
 
 
 def find_model(name: str) -> Build:
-    """The function that makes the model called so."""
+    """Find the function that builds a model."""
     if name not in MODELS:
         raise UnknownName("model", name, MODELS)
     return MODELS[name]

@@ -1,4 +1,4 @@
-"""Optimizers on flat vectors: from a gradient to the next values, with a memory that lasts for one client's round."""
+"""Optimizers on flat vectors; their state lasts for one client's round."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 from fedmerit.config.schema import TrainConfig
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""Adam's settings, which are PyTorch's defaults; `train.lr` is the one to tune."""
+"""Adam's settings, PyTorch's defaults; tune only `train.lr`."""
 
 
 class Optimizer(Protocol):
-    """Changes values by a gradient; may write over both."""
+    """Step of values along a gradient; it may overwrite both."""
 
     def __call__(self, values: Tensor, gradient: Tensor) -> None:
         """One step."""
 
 
 class Sgd:
-    """v = momentum * v + g; w = w - lr * v."""
+    """SGD with momentum: v = momentum * v + g; w = w - lr * v."""
 
     def __init__(self, lr: float, momentum: float, like: Tensor) -> None:
         self.lr, self.momentum = lr, momentum
@@ -36,7 +36,7 @@ class Sgd:
 
 
 class Adam:
-    """w = (1 - lr * decay) w - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) [Kingma 2015].
+    """Adam: w = (1 - lr * decay) w - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) [Kingma 2015].
 
     m = beta1 m + (1 - beta1) g and v = beta2 v + (1 - beta2) g^2. `decay` is AdamW's [Loshchilov 2019], 0 for Adam.
     """
@@ -56,7 +56,7 @@ class Adam:
 
 
 def make_optimizer(config: TrainConfig, like: Tensor) -> Optimizer:
-    """The optimizer that [train] names, at its beginning."""
+    """Return a new optimizer as [train] configures it."""
     if config.optimizer == "sgd":
         return Sgd(config.lr, config.momentum, like)
     return Adam(config.lr, config.weight_decay if config.optimizer == "adamw" else 0.0, like)

@@ -1,4 +1,4 @@
-"""Outputs of a module: what they say of a target, and the loss by which it learns."""
+"""Outputs of a module: the prediction for each target, and the loss for training."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from fedmerit.core.targets import Number, Target
 
 
 class Output(Protocol):
-    """How outputs (rows, values) are read."""
+    """Interpretation of outputs (rows, values)."""
 
     def prepare(self, y: NDArray[Any]) -> Tensor:
-        """Labels as the loss takes them."""
+        """Convert labels for the loss."""
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The sum of the rows' losses."""
+        """Sum of the rows' losses."""
 
     def decide(self, outputs: Tensor) -> Tensor:
-        """What is predicted."""
+        """Prediction."""
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """The chance of each class or label."""
+        """Probability of each class or label."""
 
 
 class ClassOutput:
-    """A logit for each class, or one logit for the second of two."""
+    """One logit per class, or one logit for the second of two classes."""
 
     def prepare(self, y: NDArray[Any]) -> Tensor:
-        """As they are."""
+        """Return the labels unchanged."""
         return torch.from_numpy(y)
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class ClassOutput:
         return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax, or the sigmoid of the single logit and what is left."""
+        """Softmax, or (1 - p, p) with p the sigmoid of the single logit."""
         if outputs.shape[1] > 1:
             return outputs.softmax(dim=1)
         positive = outputs.sigmoid()
@@ -58,7 +58,7 @@ class ClassOutput:
 
 @dataclass(frozen=True, slots=True)
 class NumberOutput:
-    """One value z that stands for centre + scale * z."""
+    """One value z, which means centre + scale * z."""
 
     target: Number
 
@@ -75,50 +75,50 @@ class NumberOutput:
         return _single(outputs).double() * self.target.scale + self.target.centre
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """There are none."""
-        raise ValueError("a number has no probabilities")
+        """Raise: numbers have no probabilities."""
+        raise ValueError("a target that is a number has no probabilities; use a target of classes or labels")
 
 
 class LabelOutput:
-    """A logit for each label."""
+    """One logit per label."""
 
     def prepare(self, y: NDArray[Any]) -> Tensor:
-        """As numbers."""
+        """Convert to floats."""
         return torch.from_numpy(y.astype(np.float32))
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Binary cross-entropy, its mean over the labels."""
+        """Binary cross-entropy, averaged over the labels."""
         return binary_cross_entropy_with_logits(outputs, y, reduction="none").mean(dim=1).sum()
 
     def decide(self, outputs: Tensor) -> Tensor:
-        """There where the logit is positive."""
+        """Present if the logit is positive."""
         return (outputs > 0).long()
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """The sigmoid of each."""
+        """Sigmoid of each logit."""
         return outputs.sigmoid()
 
 
 def output_of(target: Target) -> Output:
-    """How outputs are read for this target."""
+    """Return the interpretation of outputs for this target."""
     if isinstance(target, Number):
         return NumberOutput(target)
     return LabelOutput() if target.kind == "labels" else ClassOutput()
 
 
 def logits(outputs: Any) -> Tensor:
-    """What is predicted from: the outputs, or `logits` where the module returns a mapping."""
+    """Return the outputs, or `logits` if the module returns a mapping."""
     if not isinstance(outputs, Mapping):
         return cast(Tensor, outputs)
     if "logits" not in outputs:
-        raise ValueError(f"a module that returns a mapping has the key 'logits'; got {', '.join(map(str, outputs))}")
+        raise ValueError(f"a module that returns a mapping needs the key 'logits' (got {', '.join(map(str, outputs))})")
     return cast(Tensor, outputs["logits"])
 
 
 def _single(outputs: Tensor) -> Tensor:
-    """The one value of each row; modules give it as (rows, 1) or (rows,)."""
+    """Single value of each row, from outputs (rows, 1) or (rows,)."""
     if outputs.dim() == 2 and outputs.shape[1] == 1:
         return outputs[:, 0]
     if outputs.dim() != 1:
-        raise ValueError(f"a module that predicts a number has one output; got {tuple(outputs.shape[1:])}")
+        raise ValueError(f"a module that predicts a number needs one output (got {tuple(outputs.shape[1:])})")
     return outputs

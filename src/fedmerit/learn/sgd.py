@@ -31,33 +31,33 @@ from fedmerit.learn.stack import Stack
 
 T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
-"""Outputs of a module and the labels of a batch -> the mean loss of the batch."""
+"""Maps the outputs of a module and the labels of a batch to the mean loss of the batch."""
 
 CENTRED_BY = "fedmerit.centring"
-"""The name of what inputs are centred by, in files of models that carry it."""
-GROUP = 10  # clients trained at once where the model is tiny
-MODELS = 64  # asked about the same rows at once
+"""Name of the centring in model files."""
+GROUP = 10  # clients trained together if the model is tiny
+MODELS = 64  # models evaluated together on the same rows
 
 
 @dataclass(frozen=True)
 class TorchLearner:
-    """SGD, Adam or AdamW from the received model, in one thread so that bits do not depend on cores.
+    """Learner for PyTorch modules: SGD, Adam or AdamW from the received model.
 
-    One step from w, with the batch's mean loss l, the received model w_0 and a correction c that came along with it:
+    It uses one thread, so that the bits do not depend on the number of cores. One step from w, with the batch's mean
+    loss l, the received model w_0 and the correction c of SCAFFOLD or FedDyn (see `core.server.controls`):
 
         g = clipped(grad l(w)) + weight_decay * w + prox * (w - w_0) + c
-        w = w - lr * (momentum * v + g), v being that of the step before; or as `learn.optimizers` says
+        w = w - lr * (momentum * v + g), v of the previous step; or `learn.optimizers`
 
-    c is there where `train.algorithm` says so, and prox is FedDyn's alpha then (see `core.controls`).
+    build    function that makes the module; with one output the loss is binary cross-entropy, otherwise cross-entropy
+    config   settings of [train]
+    loss     replaces that loss: a function of the module's outputs and a batch's labels that returns the mean loss. A
+             module may return a mapping; predictions then use its `logits`, and `loss` sees all of it
+    target   what is predicted (`core.targets`): a number needs one output and uses squared error, labels one logit each
+    inputs   turns a batch into the module's arguments, a tuple or a mapping by name: `learn.inputs.Parts`
+    device   where it runs, a name for `learn.devices.find_device`
 
-    `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy. `loss`
-    stands for that: a function of the module's outputs and the labels of a batch, that gives its mean loss. A module
-    may return a mapping; then `logits` is what is predicted from, and `loss` sees all of it.
-    `target` says what is predicted (`core.targets`): of a number the module has one output and learns by squared
-    error, of several labels one logit each. `inputs` makes a module's arguments of a batch, a tuple or a mapping by
-    name, for modules that take several: `learn.inputs.Parts`.
-    A model is the module's values; one that is `centred` has the mean of the inputs after them.
-    All is done on `device`, as `learn.devices.find_device` names it.
+    A model consists of the module's values; a `centred` one ends with the mean of the inputs.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -71,12 +71,12 @@ class TorchLearner:
     device: str = CPU
 
     def on(self, device: str) -> TorchLearner:
-        """The same learner on a device of this machine."""
+        """Return the same learner on a device of this machine."""
         return replace(self, device=find_device(device))
 
     @property
     def described(self) -> str:
-        """Kind and make of its device."""
+        """Kind and model of its device."""
         return describe(self.device)
 
     @property
@@ -84,28 +84,28 @@ class TorchLearner:
         return _flat(self.build, self.device)
 
     def start(self, seed: int) -> Model:
-        """The module as `build` initialises it under this seed."""
+        """Return the module's values as `build` initialises them under this seed."""
         with _quiet_torch(seed):
             flat = FlatModule(self.build())
         if self.config.algorithm == "feddyn" and flat.has_buffers:
             raise ConfigError(
-                "train.algorithm = 'feddyn' moves a model by what clients' gradients say of it, and a module with "
-                'buffers such as batch-norm\'s has values without gradients; use another module, or "scaffold"'
+                "train.algorithm = 'feddyn' needs a gradient for every value of the model, and buffers such as "
+                'batch-norm\'s have none; use another module, or train.algorithm = "scaffold"'
             )
         return flat.values.numpy().copy()
 
     def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
-        """Epochs of SGD from `model`; batches are drawn anew in each epoch."""
+        """Train `model` for some epochs; batches are drawn anew in each epoch."""
         return self._train(model, samples, seed, epochs)[0]
 
     def _train(
         self, model: Model, samples: Samples, seed: int, epochs: int | None, correction: Model | None = None
     ) -> tuple[Model, int]:
-        """The trained model, and how many steps were taken."""
+        """Return the trained model, and the number of steps."""
         steps = 0
         with _quiet_torch(seed):
             flat = self._flat
-            torch.manual_seed(seed)  # building the module, the first time, used up random numbers
+            torch.manual_seed(seed)  # again, because the first build of the module consumed random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
             output = output_of(self.target)
@@ -119,7 +119,7 @@ class TorchLearner:
             return np.concatenate([fetch(flat.values), model[len(flat.values) :]]), steps
 
     def _batches(self, samples: Samples, seed: int, epochs: int | None) -> Iterator[Tensor]:
-        """The rows of each batch."""
+        """Yield the rows of each batch."""
         config, rows = self.config, len(samples)
         size = rows if config.batch == "full" else min(config.batch, rows)
         random = np.random.default_rng(seed)
@@ -129,7 +129,7 @@ class TorchLearner:
 
     @property
     def control(self) -> Control | None:
-        """SCAFFOLD's or FedDyn's, where `train.algorithm` says so."""
+        """SCAFFOLD's or FedDyn's control, as `train.algorithm` says."""
         match self.config.algorithm:
             case "scaffold":
                 return Scaffold()
@@ -139,59 +139,60 @@ class TorchLearner:
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """SCAFFOLD sends back the mean direction that it went."""
+        """SCAFFOLD returns its mean direction."""
         return (SLOPE,) if self.config.algorithm == "scaffold" else ()
 
     def train_with(
         self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
     ) -> tuple[Model, Mapping[str, Model]]:
-        """As `train`, with a correction added to every gradient where one came along."""
+        """Train as `train` does, with a correction added to every gradient if the server sent one."""
         unknown = set(extras) - ({CORRECTION} if self.control else set())
         if unknown:
-            raise ValueError(f"train.algorithm = {self.config.algorithm!r} takes no vectors {sorted(unknown)}")
+            raise ValueError(f"train.algorithm = {self.config.algorithm!r} uses no vectors (got {sorted(unknown)})")
         trained, steps = self._train(model, samples, seed, epochs, extras.get(CORRECTION))
         if not self.extras:
             return trained, {}
         slope = (model - trained) / np.float32(self.config.lr * steps)
         learned = len(self._flat.trained)
-        slope[learned:] = 0  # buffers move, and not down a gradient
+        slope[learned:] = 0  # buffers change without a gradient
         return trained, {SLOPE: slope}
 
     def train_pulled(
         self, model: Model, towards: Model, pull: float, samples: Samples, seed: int, epochs: int | None
     ) -> Model:
-        """As `train`, with pull * (w - towards) in place of FedProx's pull: that to the start, and a fixed rest."""
+        """Train as `train` does, with pull * (w - towards) in place of FedProx's proximal term."""
+        # pull * (w - towards) = pull * (w - start) + pull * (start - towards): FedProx's term and a constant vector.
         config = self.config.model_copy(update={"prox": pull, "algorithm": "sgd"})
         rest = np.float32(pull) * (model - towards)
         return replace(self, config=config)._train(model, samples, seed, epochs, rest)[0]
 
     def rate(self, index: int, rounds: int | None) -> float | None:
-        """`train.lr` times what `train.schedule` says of the round."""
+        """Return `train.lr` times the factor of `train.schedule`."""
         return None if self.config.schedule == "constant" else self.config.lr * cosine_factor(index, rounds)
 
     def at_rate(self, lr: float) -> TorchLearner:
-        """The same training with another learning rate."""
+        """Return the same learner with another learning rate."""
         return replace(self, config=self.config.model_copy(update={"lr": lr}))
 
     @property
     def clients_at_once(self) -> int:
-        """How many clients are best trained at once: several for a small stack of dense layers under SGD."""
+        """Number of clients to train together: several for a small stack of dense layers under SGD."""
         plain = is_plain(self.config.model_copy(update={"momentum": 0.0}))
         return GROUP if self._is_common and plain and is_dense_stack(self._flat) else 1
 
     @property
     def _is_common(self) -> bool:
-        """Whether passes that are written out for it may stand for the module: one input, classes, cross-entropy."""
+        """Whether explicit passes can replace the module: one input, classes, cross-entropy."""
         return self.loss is None and self.inputs is None and self.target.kind == "classes"
 
     @property
     def layers(self) -> Sequence[int]:
-        """The lengths of the module's parameters and buffers, as they lie in the vector."""
+        """Lengths of the module's parameters and buffers, in the order of the vector."""
         with _quiet_torch(0):
             return self._flat.lengths
 
     def name_tensors(self, model: Model) -> NamedTensors:
-        """The module's `state_dict`, as torch names it."""
+        """Return the module's `state_dict`, with torch's names."""
         with _quiet_torch(0):
             flat = self._flat
             flat.load(put(model[: len(flat.values)], self.device))
@@ -209,36 +210,36 @@ class TorchLearner:
         seeds: Sequence[int],
         epochs: Sequence[int | None],
     ) -> list[Model]:
-        """`train` of several clients at once; equal up to rounding."""
+        """Train several clients together; equal to `train` up to rounding."""
         with _quiet_torch(0):
             batches = [list(self._batches(*one)) for one in zip(samples, seeds, epochs, strict=True)]
             return train_batched(self._flat, self.config, models, samples, batches, seeds)
 
     @property
     def models_at_once(self) -> int:
-        """How many models are best asked at once: many for a small stack of dense layers."""
+        """Number of models to evaluate together: many for a small stack of dense layers."""
         return MODELS if self._is_common and is_dense_stack(self._flat) else 1
 
     def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Many models' probabilities for the same rows, by few and large products; on all cores."""
+        """Return many models' probabilities for the same rows, with few and large products; on all cores."""
         flat = self._flat
         with torch.inference_mode():
             rows = Inputs(torch.from_numpy(x), torch.from_numpy(models[0, len(flat.values) :]))[slice(None)].flatten(1)
             return outputs_batched(flat, models, rows).softmax(dim=2).numpy()
 
     def centred(self, model: Model, centring: Centring) -> Model:
-        """The module's values, then the mean of each input and, where it is standardised, 1 / its deviation."""
+        """Append the mean of each input and, if standardised, 1 / its deviation to the module's values."""
         return np.concatenate([model, *centring_tail(centring)])
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
-        """argmax of the outputs; for a single output, whether its logit is positive. Else as the target has it."""
+        """Predict the argmax of the outputs, or as the target decides; a single output is positive or not."""
         decided = self._outputs(model, x, output_of(self.target).decide)
         return fetch(torch.cat(decided)) if decided else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
 
-        Of several labels each has its own p; a number has none.
+        Each of several labels has a separate p; a number has none.
         """
         parts = self._outputs(model, x, output_of(self.target).probabilities)
         return fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
@@ -253,9 +254,9 @@ class TorchLearner:
         return fetch(torch.cat(classes)), fetch(torch.cat(probabilities))
 
     def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
-        """Something of the outputs, part by part."""
+        """Apply `of` to the outputs, part by part."""
         with _quiet_torch(0):
-            flat = self._flat  # outside inference mode: a module made inside could never be trained
+            flat = self._flat  # outside inference mode: a module built inside it could never be trained
         with _quiet_torch(0), torch.inference_mode():
             inputs = _load(flat, model, x)
             flat.module.eval()
@@ -267,7 +268,7 @@ class TorchLearner:
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """The sum of the losses of a batch's rows, as the target has it, or as a loss of the user's own."""
+    """Sum of the losses of a batch's rows, by the target or by a user-defined loss."""
 
     module: Callable[[Tensor], Any]
     output: Output
@@ -281,9 +282,9 @@ class _Total:
 class _Step:
     """One SGD step as a few operations on whole vectors.
 
-    Under plain SGD a stack steps inside its backward pass, and no gradient is kept at all; any other module steps by
-    the gradients as autograd hands them over, which are then never added to zeros. A large batch is worked through in
-    parts that fit the cache, their gradients added up: the same step, faster.
+    Under plain SGD a stack steps inside its backward pass, and no gradient is stored; any other module steps by
+    autograd's gradients, without adding them to zeros first. A large batch is split into parts that fit the cache, and
+    their gradients are added up: the same step, faster.
     """
 
     def __init__(
@@ -313,7 +314,7 @@ class _Step:
             self.in_parts(rows)
 
     def in_parts(self, rows: Tensor) -> None:
-        """The gradient as a vector, and what the configuration adds to it."""
+        """Compute the gradient as a vector, add the configured terms, and step."""
         config, gradient, values = self.config, self.flat.gradient.zero_(), self.flat.trained
         for part in rows.split(self.part):  # type: ignore[no-untyped-call]
             self.descend(part, 1 / len(rows), None)
@@ -328,7 +329,7 @@ class _Step:
         self.move(values, gradient)
 
     def descend(self, rows: Tensor, scale: float, step: float | None) -> None:
-        """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
+        """Add the gradient of `scale` times the rows' loss, or step down it at once."""
         x, y, stack = self.x[rows], self.y[rows], self.stack
         if stack is None:
             self.flat.add_gradients(self.total(x, y) * scale, step)
@@ -338,7 +339,7 @@ class _Step:
 
 
 def is_plain(config: TrainConfig) -> bool:
-    """SGD with nothing added to the gradient: w = w - lr * grad l(w)."""
+    """Whether training is plain SGD: w = w - lr * grad l(w)."""
     added = config.weight_decay or config.prox or config.clip is not None or config.algorithm != "sgd"
     return not (added or config.momentum or config.optimizer != "sgd")
 
@@ -350,7 +351,7 @@ def _flat(build: Callable[[], nn.Module], device: str) -> FlatModule:
 
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
-    """Take over a model; the rows as it wants to see them."""
+    """Load a model, and return the rows in the form it expects."""
     there = put(model, flat.device)
     flat.load(there[: len(flat.values)])
     return Inputs(put(x, flat.device), there[len(flat.values) :])
@@ -358,7 +359,7 @@ def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
 
 @contextmanager
 def _quiet_torch(seed: int) -> Iterator[None]:
-    """One thread, a seed of our own and kernels that give the same bits again; the caller's settings come back."""
+    """Use one thread, this seed and deterministic kernels; restore the caller's settings afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

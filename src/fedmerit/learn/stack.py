@@ -1,11 +1,11 @@
-"""A stack of common layers with forward and backward passes written out: no autograd, each layer in its fastest layout.
+"""A stack of common layers with explicit forward and backward passes: no autograd, each layer in its fastest layout.
 
 Per step of mnist-cnn at batch 10 this saves a twentieth of the time against autograd over the same
 layouts, and an eighth against one layout for all:
 - pooling runs channels last, where torch does it ten times faster, and before ReLU, on a quarter of the values;
-- a convolution of many channels runs in the layout that is faster on this CPU (`learn.kernels`): channels first on
-  AVX2, where oneDNN then brings the data into blocks of its own (100 instead of 77 GFLOP/s a core), else last;
-- dense layers add their gradient, or their SGD step, to its place inside the matrix product.
+- a convolution with many channels uses the faster layout of this CPU (`learn.kernels`): channels first on AVX2, where
+  oneDNN then converts to its blocked layout (100 instead of 77 GFLOP/s a core), otherwise channels last;
+- dense layers add their gradient, or their SGD step, inside the matrix product.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from torch import Tensor, nn
 from fedmerit.learn.kernels import dense_forward, find_kernels
 
 aten = torch.ops.aten
-BLOCK = 16  # channels in a block of oneDNN's
-ROWS = 256  # of a dense layer's weights worked on at a time: still in the cache when they are changed, and few calls
+BLOCK = 16  # channels in a block of oneDNN
+ROWS = 256  # rows of a dense layer's weights per step: still in the cache when they are updated, and few calls
 
 
 class Written(Protocol):
-    """A layer's two passes; it keeps what `backward` needs until the next `forward`."""
+    """The two passes of a layer; it stores what `backward` needs until the next `forward`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs; may write over x."""
+        """Return the outputs; may overwrite x."""
 
     def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
-        """Take a step, or (None) add the gradient to each parameter's `grad`; that of the inputs if `below`."""
+        """Take a step, or (None) add to each parameter's `grad`; return the gradient of the inputs if `below`."""
 
 
 class Stack:
-    """Layers one after the other under cross-entropy, or binary cross-entropy if there is one output."""
+    """Layers in sequence under cross-entropy, or binary cross-entropy with one output."""
 
     def __init__(self, layers: list[Written]) -> None:
         self.layers = layers
         self.first = next((at for at, layer in enumerate(layers) if isinstance(layer, _Convolution | _Dense)), 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs; x may be written over."""
+        """Return the outputs; x may be overwritten."""
         for layer in self.layers:
             x = layer.forward(x)
         return x
 
     def backward(self, outputs: Tensor, y: Tensor, scale: float, step: float | None) -> None:
-        """From the outputs to the parameters; the loss is `scale` times the sum over the rows."""
+        """Propagate from the outputs to the parameters; the loss is `scale` times the sum over the rows."""
         gradient = _slope(outputs, y).mul_(scale)
         for at in range(len(self.layers) - 1, self.first - 1, -1):
             gradient = self.layers[at].backward(gradient, step, at > self.first)
 
 
 def write_out(module: nn.Module) -> Stack | None:
-    """The module as a Stack where it is a Sequential of layers known here that all learn; else None."""
+    """Convert a Sequential of supported layers, all trainable, to a Stack; otherwise None."""
     layers = list(_leaves(module))
     learning = all(parameter.requires_grad for parameter in module.parameters())
     if not layers or not learning or not all(type(layer) in WRITTEN_OUT and _is_common(layer) for layer in layers):
@@ -67,7 +67,7 @@ def write_out(module: nn.Module) -> Stack | None:
 
 
 class ChannelsLast(nn.Module):
-    """Flatten in the order in which the data lies in memory, so that nothing is copied."""
+    """Flatten in the memory order of the data, so that nothing is copied."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) channels last -> (N, H * W * C)."""
@@ -142,7 +142,7 @@ class _Relu:
         return self.active
 
     def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
-        if gradient.dim() == 4:  # in the layout of `active`: else torch goes through both element by element
+        if gradient.dim() == 4:  # the layout of `active`: with mixed layouts torch iterates element by element
             gradient = _channels_last(gradient)
         return aten.threshold_backward(gradient, self.active, 0)  # type: ignore[no-any-return]
 
@@ -184,11 +184,11 @@ WRITTEN_OUT: Mapping[type[nn.Module], Callable[[Any], Written]] = {
     nn.Flatten: _Flatten,
     ChannelsLast: _Flatten,
 }
-"""The layers whose passes are written out here."""
+"""Layers with explicit passes."""
 
 
 def _is_common(layer: nn.Module) -> bool:
-    """Whether the layer's settings are those that are written out here."""
+    """Whether the layer's settings are supported here."""
     match layer:
         case nn.Conv2d():
             odd = all(size % 2 for size in layer.kernel_size)
@@ -217,7 +217,7 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _target(parameter: Tensor, step: float | None) -> tuple[Tensor, float]:
-    """Where a gradient is added, and how many times it."""
+    """Tensor to which a gradient is added, and its factor."""
     if step is not None:
         return parameter, -step
     assert parameter.grad is not None  # FlatModule gives every parameter one
@@ -225,7 +225,7 @@ def _target(parameter: Tensor, step: float | None) -> tuple[Tensor, float]:
 
 
 def _slope(outputs: Tensor, y: Tensor) -> Tensor:
-    """The gradient of the summed loss at the outputs; written over them."""
+    """Gradient of the summed loss at the outputs, which it overwrites."""
     if outputs.shape[1] == 1:
         return outputs.sigmoid_().sub_(y.to(outputs.dtype).unsqueeze(1))
     slope = outputs.softmax(1)

@@ -22,7 +22,7 @@ def check_new_file(path: Path, other: str = "another name", *, force: bool = Fal
 
 
 def write_new_file(path: Path, content: str | bytes, other: str = "another name") -> None:
-    """Beside its place first, then moved there."""
+    """Write to a temporary file in the same folder, then rename it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("xb") as file:

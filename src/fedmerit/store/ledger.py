@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -145,7 +146,7 @@ class Ledger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Let go of the file; what went wrong while it was read is told as damage where the ledger has some."""
+        """Close the file; an error while it was read is reported as damage if the ledger is damaged."""
         damage = self.damage() if isinstance(error, DAMAGE) else []
         self.close()
         if damage:
@@ -227,6 +228,14 @@ class Ledger:
         """The newest round; 0 before the first."""
         return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
 
+    def last_round_of(self, client: ClientId) -> int:
+        """The newest round in which the client has a weight or was left out; else 0."""
+        query = (
+            "SELECT coalesce(max(round), 0) FROM (SELECT round, client FROM weights UNION ALL "
+            "SELECT round, client FROM events WHERE kind = 'left-out') WHERE client = ?"
+        )
+        return int(self._db.execute(query, (client,)).fetchone()[0])
+
     def best_accuracy(self) -> float:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
@@ -259,15 +268,24 @@ class Ledger:
         """The clients' names in id order."""
         return [name for (name,) in self._db.execute("SELECT name FROM clients ORDER BY client")]
 
-    def find_client(self, text: str) -> int:
-        """A client by its name, or by its number."""
-        names = self.names()
-        if text in names:
-            return names.index(text)
-        if text.isdecimal() and int(text) < len(names):
-            return int(text)
-        near = did_you_mean(text, names)
-        raise UserError(f"no client {text!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
+    def find_client(self, wanted: str | int) -> int:
+        """The id of a client, from its name, the number at the end of its name, or its id; an int is always an id."""
+        names, number = self.names(), str(wanted)
+        if wanted in names:
+            return names.index(number)
+        if isinstance(wanted, str) and number.isdecimal():
+            # People count from 1 and ids from 0: with names such as "hospital 3", 3 is that hospital, not id 3.
+            ending = re.compile(rf"(?<!\d)0*{int(number)}$")
+            found = [client for client, name in enumerate(names) if ending.search(name)]
+            if len(found) > 1:
+                candidates = ", ".join(repr(names[client]) for client in found)
+                raise UserError(f"client {number} is ambiguous: it could be {candidates}; give the whole name")
+            if found:
+                return found[0]
+        if number.isdecimal() and int(number) < len(names):
+            return int(number)
+        near = did_you_mean(number, names)
+        raise UserError(f"no client {number!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
 
     def rounds(self, after: int = 0) -> list[dict[str, Any]]:
         """One dictionary per round after one: accuracy, percentiles, bytes, seconds per stage."""

@@ -1,4 +1,4 @@
-"""Reasons of a run: why its clients got their weights, from what the ledger kept of the rounds."""
+"""Reasons of a run: why its clients got their weights, computed from the rounds in its ledger."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from fedmerit.errors import DataError, UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 
 
-def round_row(ledger: Ledger, number: int | None) -> dict[str, Any]:
-    """A round of the ledger as it was kept; the last one where none is named."""
+def round_row(ledger: Ledger, number: int | None, client: ClientId | None = None) -> dict[str, Any]:
+    """A round of the ledger; the default is the last one, or the last one in which the client took part."""
     rounds = ledger.rounds()
+    if number is None and client is not None:
+        number = ledger.last_round_of(client) or None
     found = [row for row in rounds if row["round"] == number] if number is not None else rounds[-1:]
     if not found:
         kept = f"rounds 1 to {rounds[-1]['round']}" if rounds else "no round yet"
@@ -31,9 +33,9 @@ def round_row(ledger: Ledger, number: int | None) -> dict[str, Any]:
 def reason_of(
     row: dict[str, Any], members: Sequence[ClientWeight], place: int, recipe: Recipe | None = None
 ) -> Reason | None:
-    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words.
+    """The reason of one member of a group; None for a user-defined score, whose weights cannot be recomputed.
 
-    The bounds of `scale` are the recipe's: without it they are not known.
+    The bounds of `scale` are in the recipe; without a recipe they are unknown, and so is the reason.
     """
     try:
         score = part_from_json(row["score"])
@@ -66,38 +68,53 @@ def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
 
 
 def share_of(row: dict[str, Any], mine: ClientWeight) -> str:
-    """What a weight is a share of: the round, or the client's group in it."""
+    """The whole that a weight is a share of: the round, or the client's group in it."""
     group = f"group {mine.group + 1} of {row['groups']} in " if row["groups"] > 1 else ""
     return f"{group}round {row['round']}"
 
 
 def why(ledger: Ledger, number: int | None = None, client: ClientId | None = None) -> str:
-    """Why a client got its weight in a round, what decided and what would change it; without a client, a line each.
+    """Why a client got its weight in a round, and what would change it; without a client, a line for each.
 
-    The last round where none is named.
+    The default is the last round, or the last one in which the client took part.
     """
-    row = round_row(ledger, number)
+    row = round_row(ledger, number, client)
     if client is not None:
-        return "\n".join(client_lines(ledger, row, client))
-    everybody = sorted(ledger.weights(row["round"]), key=lambda one: -one.weight)
-    lines = [client_lines(ledger, row, one.id)[0] for one in everybody]
-    return "\n".join(lines or [f"Nobody was weighed in round {row['round']}; the model was kept."])
+        return "\n".join([*client_lines(ledger, row, client), *round_note(ledger, row, number, client)])
+    weights = sorted(ledger.weights(row["round"]), key=lambda one: -one.weight)
+    lines = [client_lines(ledger, row, one.id)[0] for one in weights]
+    return "\n".join(lines or [nothing_weighed(ledger, row["round"])])
+
+
+def nothing_weighed(ledger: Ledger, number: int) -> str:
+    """What to say of a round in which no client has a weight."""
+    reasons = [event.text for event in ledger.events(number) if event.kind == "left-out"]
+    why = f"all {len(reasons)} clients were left out ({reasons[0]})" if reasons else "no client took part"
+    return f"Round {number} changed nothing: {why}."
+
+
+def round_note(ledger: Ledger, row: dict[str, Any], asked: int | None, client: ClientId) -> list[str]:
+    """A line that names the explained round where it is not the last one and nobody asked for it."""
+    last = ledger.last_round()
+    if asked is not None or row["round"] == last:
+        return []
+    return [f"{called(ledger.names()[client])} was not drawn in round {last}; its last round is {row['round']}."]
 
 
 def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[str]:
-    """The reason of one client in sentences; also where it has no weight at all."""
+    """The reason of one client in sentences, also where it has no weight."""
     number, name = row["round"], ledger.names()[client]
     everybody = ledger.weights(number)
     mine = next((one for one in everybody if one.id == client), None)
     if mine is None:
         left_out = [e.text for e in ledger.events(number) if (e.client, e.kind) == (client, "left-out")]
-        because = f"was left out: {left_out[0]}" if left_out else "was not drawn"
+        because = f"was left out: {left_out[0]}" if left_out else "was not drawn."
         return [f"{called(name)} has no weight in round {number}: it {because}"]
     members = [one for one in everybody if one.group == mine.group]
     reason = reason_of(row, members, members.index(mine), kept_recipe(ledger))
     of = share_of(row, mine)
     if reason is None:
-        weight, by = percent(mine.weight), part_text(row["score"] or "a rule that was not kept")
+        weight, by = percent(mine.weight), part_text(row["score"] or "an unknown rule")
         steps = f": {mine.terms}" if mine.terms else ""
-        return [f"{called(name)} got {weight} of {of} for its score of {mine.score:.5g} by {by}{steps}."]
+        return [f"{called(name)} got {weight} of {of} for its score, {mine.score:.5g} by {by}{steps}."]
     return reason.lines(name, of)

@@ -186,7 +186,7 @@ def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
 
 
 def _names_in(config: Config) -> tuple[Any, ...]:
-    """The settings that may name a part of a user's own."""
+    """The settings that may name a user-defined part."""
     return config.recipe.model_dump(mode="json"), config.task.data, config.task.model
 
 

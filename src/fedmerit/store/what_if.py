@@ -1,4 +1,4 @@
-"""What if: the rounds of a finished run weighed again by another priority, from what the ledger kept of them."""
+"""What if: weigh the rounds of a finished run again with another priority, from the values in its ledger."""
 
 from __future__ import annotations
 
@@ -11,26 +11,34 @@ from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
 from fedmerit.core.criteria.loss import LossPower
-from fedmerit.core.criteria.table import MW, PARTICIPATION, Attribute, Computation, check_priority, find_criterion
+from fedmerit.core.criteria.table import (
+    MW,
+    PARTICIPATION,
+    Attribute,
+    Computation,
+    check_priority,
+    display_name,
+    find_criterion,
+)
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import CLIP, SAMPLES
 from fedmerit.core.state import History
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
+from fedmerit.core.weights.scores import Lexicographic, Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
 from fedmerit.core.weights.weigh import ClientWeight, Normalise, Scale, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 
-ANY_NUMBER = (Prioritized, PrioritizedAnd, PrioritizedMean, Product)
-"""Scores that take any number of criteria."""
+ANY_NUMBER = (Prioritized, PrioritizedAnd, PrioritizedMean, Lexicographic, Product)
+"""Scores that accept any number of criteria."""
 FROM_FACTS = (FunctionCriterion, Attribute, ClientFact, Computation, LossPower, Staleness, Validated)
-"""Criteria that are functions of facts alone, where they read any."""
+"""Criteria that depend only on facts, where they read any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reweighed:
-    """A round by another priority: its clients, the weights they had, and those they would have had."""
+    """A round under another priority: its clients, their weights, and the weights they would have had."""
 
     round: int
     clients: tuple[ClientId, ...]
@@ -39,17 +47,17 @@ class Reweighed:
 
     @property
     def moved(self) -> float:
-        """The share of weight that changes hands."""
+        """The share of the weight that moves between clients."""
         return total_variation(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What there is of a round to weigh it again by.
+    """The values of a round that another priority can read.
 
-    lengths     of the updates that the server saw, by client
-    came        in how many rounds each client took part before
-    measured    facts of all clients that were measured besides, in the order of the clients
+    lengths     the norms of the received updates, by client
+    came        the number of earlier rounds in which each client took part
+    measured    facts that were measured after the run, of all clients in their order
     """
 
     round: int
@@ -64,16 +72,18 @@ def reweigh(
     normalise: Normalise | None = None,
     measured: Mapping[str, Vector] = EMPTY,
 ) -> list[Reweighed]:
-    """Every round by another priority; the score is the run's where it takes any number of criteria.
+    """Every round under another priority, with the run's score where it accepts any number of criteria.
 
-    Nothing is trained again: another weighting would have led to other models, and these to other facts. In rounds
-    with several groups each is weighed by itself. `measured` are facts that the run did not keep, a value per client.
+    This only recomputes weights: retraining with them would give other models and other facts. Each group of a round is
+    weighed separately. `measured` are facts that the run did not keep, a value per client.
     """
     check_priority(priority)
     recipe = kept_recipe(ledger)
     score, how = rescored(ledger), normalise or ("sum" if recipe is None else recipe.normalise)
     if isinstance(how, Scale):
-        raise UserError("bounds of another priority are not known; give --normalise max, sum, minmax or none")
+        raise UserError(
+            "the run's `scale` has no bounds for another priority; use --normalise max, sum, minmax or none"
+        )
     lengths: dict[int, dict[ClientId, float]] = {}
     for index, client, length, _ in ledger.observations():
         lengths.setdefault(index, {})[client] = length
@@ -92,14 +102,24 @@ def reweigh(
             for client in clients:
                 came[client] = came.get(client, 0) + 1
     if not rounds:
-        raise UserError("the run has no round in which anybody was weighed")
+        raise UserError("the run has no round with weights")
     return rounds
+
+
+def run_priority(ledger: Ledger, names: Sequence[str]) -> list[str]:
+    """The symbols of these criteria; a user-defined criterion of the run keeps its name."""
+    members = _first_members(ledger)
+    return [name if any(name in one.criteria for one in members) else find_criterion(name).name for name in names]
+
+
+def _first_members(ledger: Ledger) -> list[ClientWeight]:
+    return next((members for row in ledger.rounds() if (members := ledger.weights(row["round"]))), [])
 
 
 def missing_facts(ledger: Ledger, priority: Sequence[str]) -> list[str]:
     """The facts that another priority reads and that the run did not keep."""
     check_priority(priority)
-    members = next((members for row in ledger.rounds() if (members := ledger.weights(row["round"]))), [])
+    members = _first_members(ledger)
     needed = dict.fromkeys(
         fact
         for name in priority
@@ -110,7 +130,7 @@ def missing_facts(ledger: Ledger, priority: Sequence[str]) -> list[str]:
 
 
 def rescored(ledger: Ledger) -> Score:
-    """The run's score where it takes any number of criteria, else the prioritized one."""
+    """The run's score where it accepts any number of criteria, else the prioritized one."""
     recipe = kept_recipe(ledger)
     return recipe.score if recipe is not None and isinstance(recipe.score, ANY_NUMBER) else Prioritized()
 
@@ -124,15 +144,15 @@ def _weigh(
 
 
 def _column(kept: Kept, members: Sequence[ClientWeight], name: str) -> Vector:
-    """A criterion's raw values: kept with the round, or computed from what was."""
+    """A criterion's raw values: from the ledger, or computed from the round's facts and norms."""
     if all(name in member.criteria for member in members):
         return np.array([member.criteria[name] for member in members])
     criterion, facts = find_criterion(name), set.intersection(*(set(member.facts) for member in members))
     if not _is_known(criterion, kept, members, facts):
         raise UserError(
-            f"round {kept.round} kept nothing to compute {name} from; it has the criteria "
-            f"{', '.join(members[0].criteria)} and the facts {', '.join(sorted(facts))}; run again with {name} in "
-            "recipe.criteria, at its end say, to have it kept"
+            f"round {kept.round} has no values to compute {display_name(name)} ({name}) from; it has the criteria "
+            f"{', '.join(members[0].criteria)} and the facts {', '.join(sorted(facts))}. Add {name} at the end of "
+            "recipe.criteria and run again"
         )
     columns = {
         fact: np.array([member.facts[fact] for member in members])
@@ -147,7 +167,7 @@ def _column(kept: Kept, members: Sequence[ClientWeight], name: str) -> Vector:
 
 
 def _is_known(criterion: Criterion, kept: Kept, members: Sequence[ClientWeight], facts: set[str]) -> bool:
-    """Whether a criterion can be computed from lengths of updates, from the rounds before or from facts."""
+    """Whether a criterion can be computed from the updates' norms, from earlier rounds or from facts."""
     if criterion == MW:
         return all(member.id in kept.lengths for member in members)
     needed = set(criterion.required_facts)

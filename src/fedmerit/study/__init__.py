@@ -1,7 +1,7 @@
-"""Studies: rows (recipes or settings) x seeds, compared in pairs, with intervals.
+"""Studies: compare rows (recipes or settings) over several seeds, with paired tests and intervals.
 
-Reading order: `plan` (what to compare), `study` (run it, read it), `workers` (runs in processes),
-`study_folder` (where things lie), `metrics` of runs, `statistics` of paired seeds, `verdicts` on rows, `tables`,
-`text_table` and `output` (for readers). Tuning: `grid` (what to try), `tuning` (which point is best). `attacks`: rows
-that differ by an attack. About the clients of one run: `fairness`, `contributions`, `suspects`.
+Reading order: `plan` (what to compare), `study` (run and read it), `workers` (runs in processes), `study_folder` (files
+of a study), `metrics` of runs, `statistics` of paired seeds, `verdicts` on rows, `tables`, `text_table` and `output`.
+Tuning: `grid` (points to try), `tuning` (the best point). `attacks`: rows that differ by an attack. About the clients
+of one run: `fairness`, `contributions`, `suspects`.
 """

@@ -1,4 +1,4 @@
-"""Rows of a study that differ by an attack: what it achieves, what it costs each recipe, and the worst case."""
+"""Rows of a study that differ by an attack: its success, the accuracy lost by each recipe, and the worst case."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from fedmerit.tasks.attackers import find_attackers, make_probe
 from fedmerit.tasks.registry import Task
 
 METRICS = ("attack success", "attack weight", "attack clients", "attack precision", "attack recall")
-"""Metrics of a run that has attackers, as `Study.metrics` names them.
+"""Columns of `Study.metrics` for runs with attackers.
 
-success    share of the test rows whose label attackers want changed for which the model predicts the label they want
-weight     the attackers' share of the weight, mean over the rounds in which one could attack
-clients    their share of the clients that answered, over the same rounds
-precision  share of the suspects that attack
-recall     share of the attackers that are suspected, of those that answered
+success    share of the targeted test rows for which the model predicts the label that the attackers want
+weight     the attackers' share of the weight, mean over the rounds in which they could attack
+clients    the attackers' share of the clients that answered, over the same rounds
+precision  share of the suspects that are attackers
+recall     share of the attackers that are suspects, among those that answered
 """
 COLUMNS = ("row", "recipe", "attack", "share", "seeds", "accuracy", "without", "lost", "low", "high", *METRICS)
 
 
 def attack_success(task: Task, model: Model) -> float:
-    """Measure the success of label flippers and backdoors on the clean test rows; NaN where nobody changes rows."""
+    """Measure the success of label flippers and backdoors on the clean test rows; NaN if no attack changes rows."""
     test, classes = task.federation.test, task.federation.classes
     shares = [
         make_probe(coalition.attack, test.x, test.y, classes).success(task.learner, model)
@@ -50,33 +50,33 @@ def attack_success(task: Task, model: Model) -> float:
 
 
 def write_success(path: Path, success: float) -> None:
-    """Keep the success of a run's attackers; the file appears whole or not at all."""
+    """Write the success of a run's attackers to a file, atomically."""
     path.parent.mkdir(exist_ok=True)
     write_new_file(path, dump_json({"success": success}))
 
 
 def read_success(path: Path) -> float:
-    """Read what `write_success` wrote; NaN without a file, as where clients share no model."""
+    """Read the success of a run's attackers; NaN without a file, as for recipes without a shared model."""
     try:
         success = json.loads(path.read_text(encoding="utf-8"))["success"]
     except FileNotFoundError:
         return math.nan
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FolderError(f"{path} is damaged: {error}; remove it and call `fedmerit compare` again") from None
+        raise FolderError(f"{path} is damaged: {error}; remove it and run `fedmerit compare` again") from None
     return math.nan if success is None else float(success)
 
 
 def read_attack_metrics(ledger: Ledger, config: Config, success: float) -> dict[str, float]:
-    """Read METRICS of a run from its ledger; empty without attackers, NaN where nothing was measured."""
+    """Compute METRICS of a run from its ledger; empty without attackers, NaN for unknown values."""
     attackers = find_attackers(config.task, len(ledger.names()), config.run.seed)
     if not attackers.members:
         return {}
-    found = detection(ledger, suspects_of(ledger), attackers)
-    return dict(zip(METRICS, (success, *weight_held(ledger, attackers), *found), strict=True))
+    scores = detection(ledger, suspects_of(ledger), attackers)
+    return dict(zip(METRICS, (success, *weight_held(ledger, attackers), *scores), strict=True))
 
 
 def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
-    """Compute the attackers' share of the weight and of the clients, over the rounds in which one could attack."""
+    """Compute the attackers' mean share of the weight and of the clients, over rounds in which they could attack."""
     first = min(coalition.from_round for coalition in attackers.coalitions)
     weights, clients = [], []
     left_out: dict[int, set[ClientId]] = {}
@@ -87,18 +87,18 @@ def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
         index = row["round"]
         columns = ledger.weight_columns(index)
         held = dict(zip(columns.ids, columns.weights.tolist(), strict=True))
-        everybody = {*held, *left_out.get(index, ())}
-        if index >= first and everybody:
+        answered = {*held, *left_out.get(index, ())}
+        if index >= first and answered:
             weights.append(sum(weight for client, weight in held.items() if client in attackers.members))
-            clients.append(len(everybody & attackers.members.keys()) / len(everybody))
+            clients.append(len(answered & attackers.members.keys()) / len(answered))
     return (float(np.mean(weights)), float(np.mean(clients))) if weights else (math.nan, math.nan)
 
 
 def attack_frame(plan: Plan, metrics: Frame) -> Frame:
-    """A line per row with attackers, over its finished seeds.
+    """Make `Study.attacks`: a line per row with attackers, over its finished seeds.
 
-    `recipe` is the row with the same settings and no attackers, `without` its accuracy, and `lost` the mean of the
-    paired differences with the interval from `low` to `high`; NaN where the study has no such row.
+    `recipe` is the row with the same settings and no attackers, `without` its accuracy, and `lost` the mean paired
+    difference with the interval from `low` to `high`; NaN if the study has no such row.
     """
     attacks = {row.name: plan.config(row, plan.seeds[0]).task.attack for row in plan.rows}
     recipes: dict[str, str] = {}
@@ -124,7 +124,7 @@ def attack_frame(plan: Plan, metrics: Frame) -> Frame:
 
 
 def attack_tables(name: str, attacks: Frame) -> Iterator[TextTable]:
-    """Tables of `Study.attacks`: the worst case of each recipe where it has several attacks, then every attack."""
+    """Make tables of `Study.attacks`: the worst case of each recipe with several attacks, then every attack."""
     lines: list[dict[str, Any]] = attacks.to_dict("records")
     if not lines:
         return
@@ -132,23 +132,21 @@ def attack_tables(name: str, attacks: Frame) -> Iterator[TextTable]:
     for line in lines:
         groups.setdefault((line["share"], line["recipe"]), []).append(line)
     if len(groups) < len(lines):
-        header = ("row", "attackers", "no attack", "worst", "lost", f"{LEVEL:.0%} interval", "under")
+        header = ("row", "attackers", "no attack", "worst", "lost", f"{LEVEL:.0%} interval", "worst attack")
         worst = tuple(_worst(group) for group in groups.values())
-        yield TextTable(f"{name}: lowest accuracy over the attacks, mean over the seeds", header, worst)
+        yield TextTable(f"{name}: accuracy under the worst attack, mean over seeds", header, worst)
     digits = {"accuracy": 4, "lost": 4} | dict.fromkeys(METRICS, 3)
     names = ("row", *(key.removeprefix("attack ") for key in digits))
     rows = tuple((line["row"], *(number_text(line[key], digits[key]) for key in digits)) for line in lines)
     below = (
-        "lost: accuracy, against the same settings without attackers; success: test rows that get the label the "
-        "attackers want",
-        "weight, clients: the attackers' share of the weight and of the clients that answered; precision, recall: of "
-        "the suspects",
+        "lost: accuracy lost to the attack; success: share of targeted test rows that get the attackers' label",
+        "weight, clients: the attackers' share of the weight and of the clients; precision, recall: of the suspects",
     )
-    yield TextTable(f"{name}: rows with attackers, mean over the seeds", names, rows, below)
+    yield TextTable(f"{name}: rows with attackers, mean over seeds", names, rows, below)
 
 
 def _worst(lines: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The cells of the attack that leaves a recipe the lowest accuracy; an attack without a finished run is not it."""
+    """Format the attack with the lowest accuracy; attacks without a finished run are ignored."""
     line = min(lines, key=lambda line: (math.isnan(line["accuracy"]), line["accuracy"]))
     interval = "" if math.isnan(line["low"]) else f"[{line['low']:.4f}, {line['high']:.4f}]"
     numbers = [number_text(line[key], 4) for key in ("without", "accuracy", "lost")]
@@ -156,7 +154,7 @@ def _worst(lines: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _settings(row: Row) -> str:
-    """What a row sets except for its name and its attackers."""
+    """The settings of a row without its name and its attackers."""
     values = row.model_dump(mode="json", exclude={"name"})
     values["task"].pop("attack", None)
     return json.dumps(values, sort_keys=True)

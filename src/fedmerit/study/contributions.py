@@ -1,4 +1,4 @@
-"""Contributions of a run: what every client's updates added, in all and in a round; for programs and for readers."""
+"""Contributions of a run's clients: what their updates added to the model, in total and per round."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from fedmerit.errors import DataError
 from fedmerit.store.ledger import Ledger, WeightColumns
 from fedmerit.study.text_table import TextTable
 
-RULE = "what updates added to the round's model on the server's rows, summed over rounds; below 0: took away"
+RULE = "contribution: gain of the model on the server's rows by a client's updates, summed over rounds; negative: loss"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAccount:
-    """What one client added over a run, by method: in all, and in a round that it took part in.
+    """Contribution of one client over a run, by method: the total, and the mean over its rounds.
 
-    A sum grows with the rounds that a client was drawn for; the mean does not. `weight` is the mean of its weights.
+    The total grows with the number of rounds in which a client took part; the mean does not. `weight` is its mean
+    weight.
     """
 
     client: ClientId
@@ -34,12 +35,12 @@ class ClientAccount:
 
 
 def contributions_of(ledger: Ledger) -> list[ClientAccount]:
-    """A line per client that was weighed, the largest total by the first method first; none where none was measured."""
+    """Compute the contribution of each weighted client, largest total first; empty if none was measured."""
     return contribution_accounts([ledger.weight_columns(row["round"]) for row in ledger.rounds()])
 
 
 def contribution_accounts(rounds: Iterable[WeightColumns]) -> list[ClientAccount]:
-    """As `contributions_of`, of rounds that are read already."""
+    """Compute `contributions_of` from rounds that are already read."""
     values: dict[ClientId, dict[str, list[float]]] = {}
     weights: dict[ClientId, list[float]] = {}
     for columns in rounds:
@@ -60,37 +61,37 @@ def contribution_accounts(rounds: Iterable[WeightColumns]) -> list[ClientAccount
         )
         for client, methods in values.items()
     ]
-    return sorted(accounts, key=lambda one: (-next(iter(one.total.values())), one.client))
+    return sorted(accounts, key=lambda account: (-next(iter(account.total.values())), account.client))
 
 
 def contributions_dict(ledger: Ledger) -> dict[str, Any]:
-    """Contributions as JSON has them; an error that says how to measure them where the run did not."""
+    """Contributions for JSON; raise a DataError if the run did not measure them."""
     names, accounts = ledger.names(), contributions_of(ledger)
     if not accounts:
         raise DataError(
-            "this run measured no contributions; run it with recipe.stages = ['contribution:shapley'] and "
-            "task.server = 1000, or with ['contribution:cosine'], which needs no rows of the server"
+            "this run did not measure contributions; run it with recipe.stages = ['contribution:shapley'] and "
+            "task.server = 1000, or with ['contribution:cosine'], which needs no server rows"
         )
     return {
         "rule": RULE,
         "rounds": ledger.last_round(),
         "methods": list(accounts[0].total),
-        "clients": [{**asdict(one), "name": names[one.client]} for one in accounts],
+        "clients": [{**asdict(account), "name": names[account.client]} for account in accounts],
     }
 
 
-def contributions_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What the screen shows: totals, and the mean weight that was given for them."""
-    methods = found["methods"]
+def contributions_screen(contributions: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Make the table of `contributions_dict`: mean weight and total contribution of each client."""
+    methods = contributions["methods"]
     rows = [
         (
-            one["name"],
-            str(one["rounds"]),
-            f"{one['weight']:.2%}",
-            *(f"{one['total'][method]:+.4f}" for method in methods),
+            client["name"],
+            str(client["rounds"]),
+            f"{client['weight']:.2%}",
+            *(f"{client['total'][method]:+.4f}" for method in methods),
         )
-        for one in found["clients"]
+        for client in contributions["clients"]
     ]
-    title = f"contributions over {found['rounds']} rounds"
+    title = f"contributions over {contributions['rounds']} rounds"
     yield TextTable(title, ("client", "rounds", "mean weight", *methods), tuple(rows)).screen()
     yield Text(RULE, "dim")

@@ -1,4 +1,4 @@
-"""Fairness: what clients contributed, against what they got back, how they ended [M2F] and what they had alone."""
+"""Fairness of a run: contributions of clients against rewards, final accuracy [M2F] and standalone accuracy."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from fedmerit.study.suspects import planted_attackers
 from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
 
 CLASSES = 3
-"""Classes of participation, by how often clients took part; fewer if there are fewer different counts."""
-MEASURES = {  # what `Gains.measures` holds, in words
+"""Number of participation classes: clients grouped by the number of rounds in which they took part."""
+MEASURES = {  # labels of `Gains.measures`
     "pearson": "Pearson, contribution with gain",
     "spearman": "Spearman, contribution with gain",
     "pearson_final": "Pearson, contribution with final accuracy",
     "pearson_standalone": "Pearson, standalone with final accuracy",
     "mean": "mean collaboration gain",
-    "spread": "its spread (standard deviation)",
-    "of_riders": "free riders' mean gain",
+    "spread": "standard deviation of the gain",
+    "of_riders": "mean gain of free riders",
 }
 
 
@@ -40,12 +40,12 @@ MEASURES = {  # what `Gains.measures` holds, in words
 class Convergence:
     """When a client's accuracy reached a level, and its average from then on.
 
-    M2F prints these as "reach 90 %", "convergent iteration" and "average accuracy" [M2F, Tables 2 and 3]; the
-    definitions are those that all their rows fit. Note that the average favours clients that converge late.
+    [M2F, Tables 2 and 3] calls these "reach 90 %", "convergent iteration" and "average accuracy"; these definitions fit
+    all rows of the tables. The average favours clients that converge late.
 
     Attributes:
-        reached: the first round at the level; None if there is none.
-        stays: the round from which on it is never below the level again; None if the last round is below it.
+        reached: the first round at or above the level; else None.
+        stays: the round from which on the accuracy stays at or above the level; None if the last round is below it.
         average: the mean accuracy from round `stays` on; None if `stays` is.
     """
 
@@ -55,18 +55,18 @@ class Convergence:
 
 
 def convergence(rounds: Sequence[int], curve: Vector, level: float) -> Convergence:
-    """When one client's accuracy reached a level for the first time and for good.
+    """Find when a client's accuracy first reached a level, and when it reached it permanently.
 
     Args:
         rounds: the evaluated rounds.
-        curve: its accuracy in each of them; NaN is below any level.
-        level: an accuracy, above 0 and up to 1.
+        curve: the accuracy in each of them; NaN is below any level.
+        level: an accuracy, greater than 0 and at most 1.
 
     >>> convergence([1, 2, 3, 4], np.array([0.5, 0.9, 0.8, 0.95]), level=0.9)
     Convergence(reached=2, stays=4, average=0.95)
     """
     if not 0 < level <= 1:
-        raise ConfigError(f"a level of accuracy lies above 0 and up to 1; got {level}")
+        raise ConfigError(f"the level of accuracy must be greater than 0 and at most 1 (got {level}). Try 0.9.")
     above = curve >= level
     first = int(above.argmax()) if above.any() else None
     below = np.flatnonzero(~above)
@@ -76,30 +76,30 @@ def convergence(rounds: Sequence[int], curve: Vector, level: float) -> Convergen
     return Convergence(int(rounds[first]), int(rounds[stays]), float(curve[stays:].mean()))
 
 
-def rank_correlation(one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
-    """Spearman's rho: the correlation of the ranks, over the pairs without NaN.
+def rank_correlation(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
+    """Spearman's rank correlation over the pairs without NaN.
 
-    NaN where there are fewer than three such pairs, or one side is constant.
+    NaN if there are fewer than three such pairs, or if x or y is constant.
 
     >>> round(rank_correlation([1, 2, 3, 4], [10, 20, 40, 30]), 3)
     0.8
     """
-    return _correlation(scipy.stats.spearmanr, one, other)
+    return _correlation(scipy.stats.spearmanr, x, y)
 
 
-def correlation(one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
-    """Pearson's r, as `rank_correlation` otherwise.
+def correlation(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
+    """Pearson's correlation over the pairs without NaN; NaN as in `rank_correlation`.
 
     >>> round(correlation([1, 2, 4], [1, 2, 3]), 3)
     0.982
     """
-    return _correlation(scipy.stats.pearsonr, one, other)
+    return _correlation(scipy.stats.pearsonr, x, y)
 
 
-def _correlation(measure: Callable[..., Any], one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
-    x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    known = ~(np.isnan(x) | np.isnan(y))
-    x, y = x[known], y[known]
+def _correlation(measure: Callable[..., Any], x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    valid = ~(np.isnan(x) | np.isnan(y))
+    x, y = x[valid], y[valid]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
     return float(measure(x, y).statistic)
@@ -107,15 +107,16 @@ def _correlation(measure: Callable[..., Any], one: Sequence[float] | Vector, oth
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one client contributed, what it got back, and how it ended.
+    """Contribution, rewards and final accuracy of one client.
 
     Attributes:
-        rounds: rounds it took part in.
-        contribution: rows it trained on, over all rounds and epochs.
-        rewards: rewards it was sent.
-        accepted: how many of them it accepted.
-        entries: entries of the model in all its rewards.
-        accuracy: its local accuracy at the end.
+        rounds: number of rounds in which it took part.
+        contribution: rows that it trained on, over all rounds and epochs.
+        rewards: number of rewards that it received.
+        accepted: number of rewards that it accepted.
+        entries: number of model entries in all its rewards.
+        accuracy: final local accuracy.
+        convergence: when its local accuracy reached the level.
     """
 
     client: ClientId
@@ -135,9 +136,10 @@ class Fairness:
     Attributes:
         accounts: one per client.
         accuracy: rank correlation of contribution with final accuracy.
-        speed: with the round of convergence (fair: negative); a client that did not converge comes last.
-        entries: with the entries received in rewards.
-        classes: mean final accuracy of clients that took part seldom ... often, by the most rounds of each class.
+        speed: rank correlation with the round of convergence (negative is fair); clients that did not converge rank
+            last.
+        entries: rank correlation with the entries received in rewards.
+        classes: mean final accuracy of each participation class, by the largest number of rounds in the class.
     """
 
     accounts: tuple[Account, ...]
@@ -148,13 +150,13 @@ class Fairness:
 
     @property
     def gap(self) -> float:
-        """The difference in accuracy between the best and the worst class of participation."""
+        """The difference in accuracy between the best and the worst participation class."""
         values = [value for value in self.classes.values() if not math.isnan(value)]
         return max(values) - min(values) if values else math.nan
 
 
 def fairness_of(ledger: Ledger, level: float = 0.9) -> Fairness:
-    """The fairness of a run; clients converge when their local accuracy stays at or above `level`.
+    """Compute the fairness of a run; a client has converged when its local accuracy stays at or above `level`.
 
     >>> fairness_of(run.ledger).speed  # doctest: +SKIP
     """
@@ -174,7 +176,7 @@ def fairness_of(ledger: Ledger, level: float = 0.9) -> Fairness:
 def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
     rounds, local = ledger.local_accuracy()
     if not rounds:
-        raise UserError("the run has no evaluated round yet")
+        raise UserError("the run has no evaluated round yet; wait for one, or lower run.evaluate_every")
     work, accounts = ledger.work_done(), []
     rewards: dict[ClientId, list[Rewarded]] = {}
     for reward in ledger.rewards():
@@ -198,7 +200,7 @@ def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
 
 
 def _classes(accounts: Sequence[Account]) -> dict[int, float]:
-    """Mean final accuracy per class of participation: equal counts, or thirds of the clients if there are many."""
+    """Mean final accuracy per participation class: one class per count, or thirds of the clients if counts vary."""
     counts = np.array([account.rounds for account in accounts])
     edges = np.unique(counts)
     if len(edges) > CLASSES:
@@ -209,7 +211,7 @@ def _classes(accounts: Sequence[Account]) -> dict[int, float]:
 
 
 def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
-    """Plain values."""
+    """Convert `Fairness` to plain values for JSON."""
     return {
         "accounts": [asdict(account) | {"name": names[account.client]} for account in fairness.accounts],
         "rank_correlation_of_contribution": {
@@ -223,10 +225,10 @@ def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
 
 
 def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> Iterator[RenderableType]:
-    """A line per client, the largest contribution first; then what holds over all clients."""
-    title = f"contribution: rows worked through (samples x epochs); reached, stays: rounds to {level:.0%}"
-    below = "taken: rewards taken of those sent; stays: from that round on never below; average: from then on"
-    header = ("client", "rounds", "rows", "taken", "entries", "reached", "stays", "average", "final")
+    """Make a table with a line per client, the largest contribution first; then sentences over all clients."""
+    title = f"contribution (rows x epochs), rewards, and rounds until the accuracy reaches {level:.0%}"
+    below = f"stays: the round from which on the accuracy is at least {level:.0%}; average: accuracy from then on"
+    header = ("client", "rounds", "rows", "accepted", "entries", "reached", "stays", "average", "final")
     rows = [
         (
             names[account.client],
@@ -245,7 +247,7 @@ def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> I
     yield (
         f"rank correlation of contribution with final accuracy {number_text(fairness.accuracy, 2, '+')}, "
         f"with the round of convergence {number_text(fairness.speed, 2, '+')}, "
-        f"with entries received {number_text(fairness.entries, 2, '+')}"
+        f"with received entries {number_text(fairness.entries, 2, '+')}"
     )
     classes = ", ".join(f"up to {edge} rounds {value:.4f}" for edge, value in fairness.classes.items())
     yield f"mean final accuracy by participation: {classes}; gap {fairness.gap:.4f}"
@@ -253,13 +255,13 @@ def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> I
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """What each client brought, had alone and ended with; clients that a test does not know are NaN.
+    """Contribution, standalone accuracy and final accuracy of each client; NaN for clients without test rows.
 
     Attributes:
-        by: what contribution is: a method of `core.contribution`, summed over rounds, or the rows worked through.
-        contribution: what each client brought.
-        standalone: its accuracy alone, on the same budget.
-        final: its accuracy at the end.
+        by: how contribution is measured: a method of `core.contribution`, summed over rounds, or rows x epochs.
+        contribution: contribution of each client.
+        standalone: accuracy of training alone, with the same number of rounds.
+        final: accuracy at the end of the run.
         riders: planted free riders.
 
     >>> gains = Gains("rows", np.array([1.0, 2, 3]), np.array([0.5, 0.6, 0.7]), np.array([0.6, 0.8, 0.7]), riders=(0,))
@@ -275,31 +277,31 @@ class Gains:
 
     @property
     def gain(self) -> Vector:
-        """The accuracy at the end minus that alone."""
+        """Final accuracy minus standalone accuracy."""
         return self.final - self.standalone
 
     @property
     def below(self) -> tuple[ClientId, ...]:
-        """Clients that were better off alone."""
+        """Clients whose final accuracy is below their standalone accuracy."""
         return tuple(np.flatnonzero(self.gain < 0).tolist())
 
     @property
     def measures(self) -> dict[str, float]:
-        """What holds over all clients; NaN where it is not defined.
+        """Measures over all clients; NaN if undefined.
 
-        `mean` and `spread`, the standard deviation, of the gains are those of [CYCle]; `of_riders` is the mean gain of
-        the planted free riders. `pearson` and `spearman` correlate contribution with gain, `pearson_final` with the
-        final accuracy. `pearson_standalone` correlates standalone with final accuracy: what [RFFL] and [CGSV] call
+        `mean` and `spread` are the mean and the standard deviation of the gains [CYCle], `of_riders` the mean gain of
+        planted free riders. `pearson` and `spearman` correlate contribution with gain, `pearson_final` contribution
+        with final accuracy, and `pearson_standalone` standalone with final accuracy, which [RFFL] and [CGSV] call
         fairness.
         """
-        known = self.gain[~np.isnan(self.gain)]
+        gains = self.gain[~np.isnan(self.gain)]
         return {
             "pearson": correlation(self.contribution, self.gain),
             "spearman": rank_correlation(self.contribution, self.gain),
             "pearson_final": correlation(self.contribution, self.final),
             "pearson_standalone": correlation(self.standalone, self.final),
-            "mean": _mean(known),
-            "spread": float(known.std()) if len(known) else math.nan,
+            "mean": _mean(gains),
+            "spread": float(gains.std()) if len(gains) else math.nan,
             "of_riders": _mean(self.gain[list(self.riders)]),
         }
 
@@ -307,28 +309,31 @@ class Gains:
 def gains_of(
     ledger: Ledger, standalone: Ledger, measured: Ledger | None = None, riders: Sequence[ClientId] = ()
 ) -> Gains:
-    """The gains of a run over one in which the same clients were alone, for as many rounds.
+    """Compute the gains of a run over a standalone run with the same clients and the same number of rounds.
 
-    Contribution is what another run, `measured`, or this one measured of it; where none did, the rows worked through.
+    ledger      the run
+    standalone  the run in which each client trained alone
+    measured    a run that measured contributions; default: this run, and rows x epochs if it measured none
+    riders      planted free riders
 
     >>> gains_of(run.ledger, alone.ledger).below  # doctest: +SKIP
     """
     names = ledger.names()
     for other in (standalone, measured):
         if other is not None and other.names() != names:
-            raise UserError("gains compare runs of the same clients, and these have other names")
-    (rounds, final), (others, alone) = ledger.local_accuracy(), standalone.local_accuracy()
-    if not rounds or not others or rounds[-1] != others[-1]:
+            raise UserError("the runs must have the same clients, and their names differ; give a run of the same task")
+    (rounds, final), (rounds_alone, alone) = ledger.local_accuracy(), standalone.local_accuracy()
+    if not rounds or not rounds_alone or rounds[-1] != rounds_alone[-1]:
         raise UserError(
-            f"a gain is one on the same budget: the run was last tested after round {max(rounds, default=0)}, "
-            f"the standalone one after round {max(others, default=0)}; run both for as many rounds"
+            "both runs must have the same number of rounds: the run was last tested after round "
+            f"{max(rounds, default=0)}, the standalone run after round {max(rounds_alone, default=0)}"
         )
     by, contribution = _contribution(measured or ledger, len(names))
     return Gains(by, contribution, alone[-1], final[-1], tuple(riders))
 
 
 def standalone_beside(run: Path) -> Path | None:
-    """The run of a study's row `standalone` with the seed of this one; None where it is in no study, or that has none.
+    """Find the `standalone` run of the same study with the same seed; else None.
 
     >>> standalone_beside(Path("runs/alone")) is None
     True
@@ -337,31 +342,32 @@ def standalone_beside(run: Path) -> Path | None:
     folder = run.parent.parent
     if run.parent.name != RUNS or not (folder / STUDY).is_file():
         return None
-    found = members(read_plan(folder), folder)
-    seeds = [one.seed for one in found if one.folder.resolve() == run]
-    alone = (one for one in found if one.config.recipe.name == "standalone" and one.seed in seeds and one.finished)
-    return next((one.folder for one in alone), None)
+    runs = members(read_plan(folder), folder)
+    seeds = [each.seed for each in runs if each.folder.resolve() == run]
+    alone = (each for each in runs if each.config.recipe.name == "standalone" and each.seed in seeds and each.finished)
+    return next((each.folder for each in alone), None)
 
 
 def _contribution(ledger: Ledger, clients: int) -> tuple[str, Vector]:
+    """The method and the contribution of each client: measured by the run, else rows x epochs."""
     accounts = contributions_of(ledger)
     if accounts:
-        by, brought = next(iter(accounts[0].total)), {one.client: one.total for one in accounts}
-        return by, np.array([brought[client][by] if client in brought else np.nan for client in range(clients)])
+        by, totals = next(iter(accounts[0].total)), {account.client: account.total for account in accounts}
+        return by, np.array([totals[client][by] if client in totals else np.nan for client in range(clients)])
     work = ledger.work_done()
     return "rows", np.array([work.get(client, (0, 0.0))[1] for client in range(clients)])
 
 
 def _mean(values: Vector) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
+    valid = values[~np.isnan(values)]
+    return float(valid.mean()) if len(valid) else math.nan
 
 
 def read_gains(folder: Path, ledger: Ledger, standalone: Path | None, measured: Path | None) -> Gains | None:
-    """The gains of a run in a folder; None where no standalone run is given and none lies beside it."""
+    """Compute the gains of a run in a folder; None if no standalone run is given or in the same study."""
     alone = standalone or standalone_beside(folder)
     if alone is None and measured is not None:
-        raise UserError("contributions are measured for gains, which need a standalone run; give --standalone")
+        raise UserError("gains need a standalone run, and none was found; give --standalone DIR")
     if alone is None:
         return None
     attackers = planted_attackers(ledger)
@@ -371,13 +377,13 @@ def read_gains(folder: Path, ledger: Ledger, standalone: Path | None, measured: 
         if name.endswith(" free_rider")
         or ((coalition := attackers.of(client)) is not None and isinstance(coalition.attack, FreeRider))
     ]
-    with ExitStack() as opened:
-        other = opened.enter_context(open_ledger(measured)) if measured else None
-        return gains_of(ledger, opened.enter_context(open_ledger(alone)), other, riders)
+    with ExitStack() as stack:
+        measured_ledger = stack.enter_context(open_ledger(measured)) if measured else None
+        return gains_of(ledger, stack.enter_context(open_ledger(alone)), measured_ledger, riders)
 
 
 def gains_dict(gains: Gains) -> dict[str, Any]:
-    """Plain values."""
+    """Convert `Gains` to plain values for JSON."""
     columns = {"contribution": gains.contribution, "standalone": gains.standalone, "final": gains.final}
     return {
         "contribution_by": gains.by,
@@ -389,7 +395,7 @@ def gains_dict(gains: Gains) -> dict[str, Any]:
 
 
 def gains_tables(gains: Gains, names: Sequence[str]) -> Iterator[RenderableType]:
-    """A line per client, the largest contribution first; then the measures over all."""
+    """Make a table with a line per client, the largest contribution first; then a table of measures over all."""
     rows = [
         (
             names[client],
@@ -403,5 +409,5 @@ def gains_tables(gains: Gains, names: Sequence[str]) -> Iterator[RenderableType]
     title = f"gains over training alone; contribution by {gains.by}"
     yield TextTable(title, ("client", "contribution", "standalone", "final", "gain"), tuple(rows)).screen()
     measures = [(MEASURES[name], number_text(value, 4, "+")) for name, value in gains.measures.items()]
-    below = ", ".join(names[client] for client in gains.below) or "nobody"
+    below = ", ".join(names[client] for client in gains.below) or "none"
     yield TextTable("", ("measure", "value"), (*measures, ("clients below standalone", below))).screen()

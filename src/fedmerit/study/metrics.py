@@ -29,15 +29,15 @@ METRICS: Mapping[str, Better] = {
     "bytes_up": "lower",
     "seconds": "lower",
 }
-"""Metrics of every run, and which way is better; audits come on top."""
+"""Metrics of every run, and which direction is better; `read_metrics` adds audits."""
 
 GAPS = ("parity", "opportunity", "odds", "calibration")
-"""Objectives that are 1 - a gap between groups."""
+"""Objectives that are 1 minus a gap between groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """Metrics of a run: by name, rounds to each (target, share) or None if not reached, and its curve by round."""
+    """Metrics of a run by name, rounds to each (target, share) or None if not reached, and its curve by round."""
 
     values: dict[str, float]
     reached: dict[tuple[float, float], int | None]
@@ -47,9 +47,9 @@ class RunMetrics:
 def read_metrics(
     ledger: Ledger, targets: Sequence[float], shares: Sequence[float], *, or_equal: bool = False
 ) -> RunMetrics:
-    """Read the metrics of a run, finished or not; NaN where it has no evaluated round yet.
+    """Compute the metrics of a run, finished or not; NaN if it has no evaluated round yet.
 
-    `targets` are accuracies, `shares` the shares of the devices that have to be above them (`rounds_to_target`).
+    `targets` are accuracies; `shares` are the shares of the clients that must be above them (`rounds_to_target`).
     """
     rounds = ledger.rounds()
     evaluated, local = ledger.local_accuracy()
@@ -73,7 +73,7 @@ def read_metrics(
 
 
 def better(metric: str) -> Better:
-    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher, but for errors)."""
+    """Whether higher or lower is better; for audits, `gap NAME` is lower and `audit NAME` higher, except for errors."""
     kind, _, name = metric.partition(" ")
     return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
 
@@ -86,7 +86,7 @@ def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
 
 
 def _over_clients(local: Vector) -> dict[str, float]:
-    """Percentiles, mean of the worst tenth and variance of the accuracies of clients that have test rows."""
+    """Percentiles, mean of the worst tenth and variance of the accuracies, over clients with test rows."""
     levels = dict(zip(("p10", "p50", "p90"), percentiles(local), strict=True))
     return levels | {"worst": worst_mean(local), "variance": spread(local) ** 2}
 
@@ -94,7 +94,7 @@ def _over_clients(local: Vector) -> dict[str, float]:
 def audits_by_objective(
     ledger: Ledger, number: int | None = None
 ) -> dict[str, dict[int, dict[ClientId, float | None]]]:
-    """The audits of all rounds, or of one: by objective, then round, then client or `SERVER`."""
+    """The audits of all rounds, or of one round: by objective, then round, then client or `SERVER`."""
     audits: dict[str, dict[int, dict[ClientId, float | None]]] = {}
     for index, client, objective, value in ledger.audits(number):
         audits.setdefault(objective, {}).setdefault(index, {})[client] = value
@@ -102,23 +102,23 @@ def audits_by_objective(
 
 
 def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, float]:
-    """What clients measured of an objective, without the server's value and those that are not known."""
+    """The clients' values of an objective, without the server's and without unknown values."""
     return {client: value for client, value in values.items() if client != SERVER and value is not None}
 
 
 def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
-    """The last audit: the server's if it has rows, else the clients' mean. Gaps are given as gaps."""
+    """The last audit: the server's value if it has rows, else the mean over clients; a gap is 1 - value."""
     audits = audits_by_objective(ledger)
     last_round = max((index for by_round in audits.values() for index in by_round), default=0)
     last = {name: by_round[last_round] for name, by_round in audits.items() if last_round in by_round}
     has_server = any(SERVER in values for values in last.values())
     for name, values in last.items():
         server = values.get(SERVER)
-        known = ([] if server is None else [server]) if has_server else [*known_of_clients(values).values()]
-        mean, metric = float(np.mean(known)) if known else math.nan, audit_metric(name)
+        audited = ([] if server is None else [server]) if has_server else [*known_of_clients(values).values()]
+        mean, metric = float(np.mean(audited)) if audited else math.nan, audit_metric(name)
         yield metric, 1 - mean if metric.startswith("gap ") else mean
 
 
 def audit_metric(objective: str) -> str:
-    """The metric of an audited objective: `gap NAME` where it is 1 - a gap between groups, else `audit NAME`."""
+    """The metric of an audited objective: `gap NAME` if it is 1 minus a gap between groups, else `audit NAME`."""
     return f"gap {objective}" if objective.partition(":")[0] in GAPS else f"audit {objective}"

@@ -1,4 +1,4 @@
-"""Output of a study: progress while it runs, tables at its end, JSON for machines, and tables in files."""
+"""Output of a study: progress, tables on the screen, JSON, and tables in files."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from fedmerit.study.text_table import TextTable
 from fedmerit.study.workers import Ended, OnStep, Played, Step
 
 QUIET = ("initial",)
-"""Events that need no reader's attention."""
+"""Kinds of events that are not shown."""
 
 STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks", "tuning")
 
 WITHOUT = {
     "reached": "it has no targets",
-    "saved": "it has one row or no targets",
-    "tuning": "no row names a grid",
+    "saved": "it has only one row, or no targets",
+    "tuning": "no row has a grid",
     "attacks": "no row has attackers",
 }
-"""Why a table of a study may not be there."""
+"""Why a table of a study may be empty."""
 
 
 @contextmanager
 def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
-    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends.
+    """Show progress with an ETA: on a terminal a bar over the rounds of all runs, else a line per finished run.
 
-    Where logs are JSON, each round and each end of a run is one object.
+    With JSON logs, log each round and each end of a run.
     """
-    rounds = {run.folder: run.rounds for run in runs}  # by folder: parts of a reproduction may have runs of one name
+    rounds = {run.folder: run.rounds for run in runs}  # by folder, because runs of several studies may share a name
     ended = {run.folder for run in runs if run.complete}
     total, as_json = sum(run.config.run.rounds for run in runs), log_format() == "json"
     hidden, remaining = as_json or not console.is_terminal, TimeRemainingColumn()
@@ -95,7 +95,7 @@ def _state(step: Step) -> str:
 
 
 def ending(study: Study) -> Iterator[RenderableType]:
-    """What the screen shows of a study: its tables, then notes on the runs, then those that failed."""
+    """The screen output of a study: tables, notes on the runs, and failed runs."""
     for table in (table for make_tables in TABLES.values() for table in make_tables(study)):
         yield table.screen()
         yield ""
@@ -106,9 +106,9 @@ def ending(study: Study) -> Iterator[RenderableType]:
 
 
 def _notes(study: Study) -> Iterator[tuple[str, str, str, int]]:
-    """Each kind of event once per row, with its first text and the number of runs in which it occurs.
+    """Yield each kind of event once per row: row, kind, first text and the number of runs in which it occurs.
 
-    Rows that repeat another one under an attack are left out: they would say the same again.
+    Rows that repeat another row under an attack are skipped, because their notes are the same.
     """
     repeated = study.attacks.loc[study.attacks["row"] != study.attacks["recipe"], "row"]
     shown = study.events[~study.events["kind"].isin(QUIET) & ~study.events["row"].isin(repeated)]
@@ -118,7 +118,7 @@ def _notes(study: Study) -> Iterator[tuple[str, str, str, int]]:
 
 
 def as_json(study: Study) -> str:
-    """The study as one JSON object: all comparisons, rounds to target, metrics of the runs, and what is missing."""
+    """The study as one JSON object: comparisons, rounds to target, metrics of the runs, and missing runs."""
     return dump_json(
         {
             "study": study.plan.name,
@@ -148,7 +148,7 @@ def to_play(plan: Plan, folder: Path) -> list[Member]:
 
 
 def _records(frame: Frame) -> list[dict[str, Any]]:
-    """NaN becomes null: JSON has no NaN."""
+    """Convert a frame to records; NaN becomes null, because JSON has no NaN."""
     lines: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return lines
 
@@ -169,12 +169,12 @@ def write_export(folder: Path, out: Path, format: str, table: str | None, *, for
     elif study:
         write_new_file(out, _text(Study.load(folder), table, TEXT_FORMATS[format]), "another --out")
     else:
-        raise ConfigError(f"{format} is for the tables of a study; a run's are written as csv or parquet")
+        raise ConfigError(f"{format} is for tables of a study, and {folder} has a run; use --format csv or parquet")
     return table
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a folder holds a study and not a run; refuses one that holds neither."""
+    """Whether a folder has a study and not a run; raise a FolderError if it has neither."""
     study, run = (folder / STUDY).is_file(), (folder / LEDGER).is_file()
     if not study and not run:
         raise FolderError(
@@ -185,9 +185,9 @@ def is_study(folder: Path) -> bool:
 
 
 def check_run(folder: Path) -> None:
-    """Refuse a study where one run is needed."""
+    """Raise a FolderError if the folder has a study instead of a run."""
     if is_study(folder):
-        raise FolderError(f"{folder} holds a study, and this needs one run: give one of {folder / RUNS}")
+        raise FolderError(f"{folder} has a study, and this command needs one run; give a folder in {folder / RUNS}")
 
 
 def _study_frame(folder: Path, name: str) -> Frame:
@@ -204,12 +204,12 @@ def _run_frame(folder: Path, name: str) -> Frame:
 
 
 def _text(study: Study, name: str, write: Callable[[TextTable, str], str]) -> str:
-    """The tables of that name; each has a label of its own."""
+    """Write the tables of this name, each with a separate label."""
     if name not in TABLES:
         raise UnknownName("table to read", name, TABLES)
     tables = list(TABLES[name](study))
     if not tables:
-        raise ConfigError(f"the study has nothing to write in {name}: {WITHOUT[name]}")
+        raise ConfigError(f"the table {name} of this study is empty: {WITHOUT[name]}; choose another --table")
     numbers = ["", *(f" {number}" for number in range(2, len(tables) + 1))]
     return "\n".join(write(table, f"{name}{number}") for table, number in zip(tables, numbers, strict=True))
 
@@ -231,4 +231,4 @@ TEXT_FORMATS: Mapping[str, Callable[[TextTable, str], str]] = {
     "latex": TextTable.latex,
     "markdown": lambda table, label: table.markdown(),
 }
-"""Formats that people read; the label is for those that refer to tables."""
+"""Formats of text tables; LaTeX uses the label for references."""

@@ -37,7 +37,7 @@ MEASURES = ("accuracy", "best", "p10", "p50", "p90", "worst", ROUNDS)
 
 
 def seed_list(first: int) -> BeforeValidator:
-    """Accept a number of seeds where a list of them is expected: 5 stands for first..first + 4."""
+    """Accept a number of seeds where a list of them is expected: 10 stands for first..first + 9."""
 
     def listed(value: Any) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -173,7 +173,7 @@ class Plan(Section):
 
     name: Title = Field("study", description="how reports call the study")
     seeds: Annotated[tuple[Seed, ...], seed_list(1)] = Field(
-        description="the seeds of every row, or how many: 5 stands for 1..5"
+        tuple(range(1, 11)), description="the seeds of every row, or their number: 10 stands for 1..10"
     )
     baseline: str = Field("", description="the row that others are compared with; default: the first")
     targets: tuple[Target, ...] = Field(TARGETS, description="target accuracies for rounds to target")
@@ -206,11 +206,11 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def _check_plan(self) -> Self:
-        """Every row has a valid configuration and a name of its own, and the baseline is one of the rows."""
+        """Every row has a valid configuration and a distinct name, and the baseline is one of the rows."""
         if not self.rows:
             raise ConfigError("a study has at least one [[row]]; got none")
         if not self.seeds:
-            raise ConfigError("a study has at least one seed; set seeds = 5, or seeds = [1, 2, 3]")
+            raise ConfigError("a study has at least one seed; set seeds = 10, or seeds = [1, 2, 3]")
         _check_unique("seeds", self.seeds)
         _check_unique("row names", [row.name for row in self.rows])
         _check_unique("row names, as parts of file names,", [row.slug for row in self.rows])
@@ -299,7 +299,7 @@ def _check_tune(plan: Plan) -> None:
     audits = plan.config(plan.tuned[0], plan.seeds[0]).run.audit
     if plan.tune.measure not in (*MEASURES, *map(audit_metric, audits)):
         raise ConfigError(
-            f"tuning by {plan.tune.measure!r} needs that objective in run.audit; it can go by "
+            f"tuning by {plan.tune.measure!r} needs that objective in run.audit; choose from "
             f"{', '.join(map(audit_metric, audits)) or 'no audit: run.audit is empty'}"
         )
     for row in plan.tuned:
@@ -315,7 +315,13 @@ def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
     'FedAvg'
     """
     path = Path(path)
-    return make_plan(read_toml(path), path.parent, overrides)
+    values = read_toml(path)
+    if "row" not in values and values.keys() & Config.model_fields.keys():
+        raise ConfigError(
+            f"{path} is a configuration, not a study (it has no [[row]]): use `fedmerit run {path} --out DIR`, or add "
+            "--grid KEY=VALUE,VALUE"
+        )
+    return make_plan(values, path.parent, overrides)
 
 
 def make_plan(values: Mapping[str, Any], folder: Path = Path(), overrides: Sequence[str] = ()) -> Plan:

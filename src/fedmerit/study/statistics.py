@@ -1,4 +1,4 @@
-"""Statistics of paired seeds: the effect with its interval, and p."""
+"""Statistics of paired seeds: bootstrap interval, Wilcoxon's test, Holm's correction."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fedmerit.core.types import Vector
 LEVEL, ALPHA = 0.95, 0.05
 RESAMPLES = 9999
 EXACT_UP_TO = 100
-"""Seeds up to which Wilcoxon's test is exact."""
+"""The largest number of seeds for which Wilcoxon's test is exact."""
 
 DIGITS = 12
-"""Decimals of differences: equal shares of test rows are ties, whatever rounding made of them."""
+"""Differences are rounded to this many decimals, so that equal accuracies are ties despite rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A paired difference: its mean over the seeds, `low` and `high` of its interval, Wilcoxon's p, its deviation.
+    """A paired difference: mean over the seeds, interval from `low` to `high`, Wilcoxon's p, standard deviation.
 
-    NaN where there are too few seeds: below one for `difference` and `p`, below two for the rest.
+    NaN with too few seeds: `difference` and `p` need one, the remaining fields two.
     """
 
     seeds: int
@@ -36,7 +36,7 @@ class Paired:
 
 
 def paired(differences: Sequence[float] | Vector, *, level: float = LEVEL) -> Paired:
-    """Test the differences between two rows, one per seed; a seed whose difference is NaN does not count.
+    """Test the paired differences between two rows, one per seed; NaN values are ignored.
 
     >>> paired([2.0, 1.0, 3.0]).difference
     2.0
@@ -45,25 +45,26 @@ def paired(differences: Sequence[float] | Vector, *, level: float = LEVEL) -> Pa
     values = values[~np.isnan(values)]
     mean = float(values.mean()) if len(values) else math.nan
     sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    sd = 0.0 if len(values) > 1 and np.ptp(values) == 0 else sd  # rounding may leave more than 0
+    sd = 0.0 if len(values) > 1 and np.ptp(values) == 0 else sd  # rounding errors may make it positive
     return Paired(len(values), mean, *interval(values, level=level), wilcoxon(values), sd)
 
 
 def interval(differences: Sequence[float] | Vector, *, level: float = LEVEL, seed: int = 0) -> tuple[float, float]:
     """Bootstrap interval of the mean of paired differences: expanded percentiles [Hesterberg 2015, sec. 5.3.2].
 
-    Seeds are drawn with replacement, 9,999 times. Plain percentiles of few seeds are too narrow, by sqrt((n - 1) / n)
-    and by the tails of t; the level is expanded so that it fits normal differences:
+    Seeds are resampled with replacement 9,999 times. With few seeds, plain percentile intervals are too narrow, by the
+    factor sqrt((n - 1) / n) and because they ignore the tails of t. The level is expanded so that the coverage is right
+    for normal differences:
 
         alpha' / 2 = Phi(-sqrt(n / (n - 1)) * t_{1 - alpha / 2, n - 1})
 
-    No resample lies outside the observed differences, so the interval covers with a chance of at most 1 - 2^(1 - n):
-    93.75 % with 5 seeds. NaN below two seeds.
+    No resample lies outside the observed differences, so the coverage is at most 1 - 2^(1 - n): 93.75 % with 5 seeds.
+    NaN with fewer than two seeds.
 
     Args:
-        differences: one per seed, all known.
-        level: 1 - alpha, the coverage that is asked for.
-        seed: of the bootstrap's draws; the same differences give the same interval.
+        differences: one per seed, without NaN.
+        level: 1 - alpha, the nominal coverage.
+        seed: seed of the bootstrap; the same differences give the same interval.
     """
     values = np.asarray(differences, dtype=np.float64)
     seeds = len(values)
@@ -84,11 +85,11 @@ def interval(differences: Sequence[float] | Vector, *, level: float = LEVEL, see
 
 
 def wilcoxon(differences: Sequence[float] | Vector) -> float:
-    """Two-sided p of the signed-rank test [Wilcoxon]; seeds without a difference are left out.
+    """Two-sided p-value of the signed-rank test [Wilcoxon]; differences of 0 are dropped.
 
-    With W the sum of the ranks of |d| over the positive differences, p = 2 min(P(W <= w), P(W >= w)), at most 1, where
-    all 2^n signs are equally likely. Exact, with ties or without, up to 100 seeds; scipy's normal approximation past
-    that. 1 where nothing differs, NaN without any seed. Never below `smallest_p` of the seeds that differ.
+    With W the sum of the ranks of |d| over the positive differences, p = min(1, 2 min(P(W <= w), P(W >= w))), where all
+    2^n signs are equally likely. Exact, also with ties, up to 100 seeds; above that, scipy's normal approximation. It
+    is 1 if all differences are 0, and NaN without differences. n seeds cannot give less than 2 * 2^-n.
 
     >>> wilcoxon([1.0, 2.0, 3.0, 4.0, 5.0])
     0.0625
@@ -109,20 +110,15 @@ def wilcoxon(differences: Sequence[float] | Vector) -> float:
     return float(min(2 * tail / 2.0 ** len(values), 1.0))
 
 
-def smallest_p(seeds: int) -> float:
-    """The least two-sided p that n paired seeds can give, all signs alike: 2 * 2^-n."""
-    return min(2.0 ** (1 - seeds), 1.0)
-
-
 def seeds_for_p(rows: int, alpha: float = ALPHA) -> int:
-    """The fewest seeds with which p, corrected for so many rows, can fall to alpha: 1 + log2(rows / alpha)."""
+    """The smallest number of seeds with which Holm's p for this many rows can reach alpha: 1 + log2(rows / alpha)."""
     return 1 + math.ceil(math.log2(max(rows, 1) / alpha) - 1e-9)
 
 
 def holm(values: Sequence[float] | Vector) -> Vector:
-    """The p of m tests corrected [Holm]: max over j <= i of (m - j + 1) * p_(j), at most 1, with p_(1) <= p_(2) ...
+    """Correct the p-values of m tests [Holm]: max over j <= i of (m - j + 1) * p_(j), at most 1; p_(1) <= p_(2) ...
 
-    NaN is not a test: it stays and does not count.
+    NaN values stay NaN and do not count as tests.
 
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
@@ -136,9 +132,9 @@ def holm(values: Sequence[float] | Vector) -> Vector:
 
 
 def restricted(rounds: Sequence[float] | Vector, horizon: float) -> Vector:
-    """Rounds to target restricted to the rounds played: min(T, horizon), the horizon where T is NaN (not reached).
+    """Restrict rounds to target to the horizon: min(T, horizon), and the horizon if T is NaN (not reached).
 
-    Their mean is the restricted mean time to target. All runs are watched equally long, so it is the area under the
+    The mean is the restricted mean time to target. All runs have the same horizon, so it is the area under the
     Kaplan-Meier curve up to the horizon.
     """
     values = np.asarray(rounds, dtype=np.float64)

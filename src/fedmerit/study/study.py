@@ -1,4 +1,4 @@
-"""A study: run it (`compare`), and read what it found (`Study`)."""
+"""Run a study (`compare`), and read its results (`Study`)."""
 
 from __future__ import annotations
 
@@ -44,28 +44,27 @@ def compare(
     on_step: OnStep | None = None,
     log: Sequence[str] = (),
 ) -> Study:
-    """Do the runs of a study that are not finished, and read the study.
+    """Run the unfinished runs of a study and return the study.
 
-    Rows with a grid are tuned first, on the tuning seeds; their best points are then run like the other rows.
-    Stopped or killed at any time, the same call resumes it. A run that fails is named in `Study.failed`, and does not
-    keep the others from finishing.
+    plan        rows and seeds, from `load_plan`
+    out         the study's folder: new, or the folder of the same study, which may have gained rows and seeds
+    jobs        the number of parallel runs; default: one per core. It does not change the results
+    on_step     called after each round and at the end of each run
+    log         sinks for the metrics of each round, as NAME:WHERE
 
-    Args:
-        plan: rows and seeds, from `load_plan`.
-        out: the study's folder: new, or the folder of the same study, which may grow by rows and seeds.
-        jobs: the number of runs at once; default: one per core. It does not change a bit of the results.
-        on_step: called after every round and at the end of every run.
-        log: sinks that get every round of every run, tunings aside, as NAME:WHERE (docs/watch.md).
+    Rows with a grid are tuned first, on the tuning seeds, and their best points are run like the other rows. The same
+    call resumes a study that was stopped. A run that fails is listed in `Study.failed`; the others still finish.
 
     >>> from fedmerit.study.plan import make_plan
     >>> base = {"task": {"clients": 4}, "run": {"rounds": 1}}
-    >>> rows = [{"name": "FedAvg"}, {"name": "LD", "recipe": {"name": "prioritized", "criteria": "LD"}}]
+    >>> diversity = {"name": "prioritized", "criteria": "LD"}
+    >>> rows = [{"name": "FedAvg"}, {"name": "LD", "recipe": diversity}]
     >>> compare(make_plan({"seeds": 1, "base": base, "row": rows}), "runs/study", jobs=1)
     <Study study: 2 rows x 1 seeds, all finished>
     """
     out, jobs = Path(out), cores() if jobs is None else jobs
     if jobs < 1:
-        raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
+        raise ConfigError(f"jobs, the number of parallel runs, must be at least 1 (got {jobs})")
     check_logs(log)
     check_folder(plan, out)
     to_tune = [row for row in plan.tuned if best_config(plan, row, out) is None]
@@ -78,7 +77,7 @@ def compare(
     new: dict[str, Config] = {}
     for member in (*points, *remaining):
         if not member.begun:
-            new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
+            new.setdefault(member.row, member.config)  # the first seed, whose data the first run also needs
     with Workers(remaining[0].config) as workers:
         if new:
             workers.check(new)
@@ -100,23 +99,26 @@ def compare(
 
 
 def read_tuned(plan: Plan, row: Row, folder: Path) -> Tuned:
-    """The tuning of a row of the study in a folder, as far as it got."""
+    """Read the tuning of a row, finished or not."""
     return Tuned(row, plan.tune, read_study(plan.tuning(row), tuning_folder(folder, row)))
 
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """A study in its folder: rows x seeds, as pandas frames.
+    """Results of a study, rows x seeds, as pandas frames; read from its folder by `Study.load`.
 
-    Its frames are `compared`, `metrics`, `reached`, `curves`, `events`, `attacks` and `tuning`
-    (docs/study.md).
+    folder      the study's folder
+    plan        rows and seeds
+    runs        all runs of the plan
+    unfinished  runs that are not finished, and the number of rounds that each has
+    failed      runs that failed in this call of `compare`, and the reason
 
-    `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
-    `failed` those that failed in this call of `compare`, with the reason.
+    The frames are `compared`, `metrics`, `reached`, `curves`, `events`, `attacks` and `tuning` (docs/compare.md).
 
     >>> from fedmerit.study.plan import make_plan
     >>> make_folder(Path("runs/study"))
-    >>> write_plan(make_plan({"seeds": 5, "row": [{"name": "FedAvg"}]}), Path("runs/study"))
+    >>> plan = make_plan({"seeds": 5, "row": [{"name": "FedAvg"}]})
+    >>> write_plan(plan, Path("runs/study"))
     >>> Study.load("runs/study")
     <Study study: 1 rows x 5 seeds, 0 of 5 runs finished>
     """
@@ -129,21 +131,20 @@ class Study:
 
     @classmethod
     def load(cls, folder: Path | str) -> Study:
-        """Read a study from its folder; unfinished runs are listed in `unfinished` and not compared."""
+        """Load a study from its folder; unfinished runs are listed in `unfinished` and not compared."""
         return read_study(read_plan(Path(folder)), Path(folder))
 
     def run(self, row: str, seed: int) -> Run:
-        """One of its finished runs."""
+        """Load a finished run of the study."""
         member = {(run.row, run.seed): run for run in self.runs}.get((row, seed))
         if member is None:
             raise UnknownName("run of the study", f"{row}, seed {seed}", map(str, self.runs))
         return Run.load(member.folder)
 
     def report(self, path: Path | str, *, force: bool = False) -> Path:
-        """The study as one HTML file that opens offline: verdict, curves, weights, reasons; its path."""
-        import_module("fedmerit.report.html").write_report(
-            [self.folder], Path(path), force=force
-        )  # builds on this room
+        """Write an HTML report that opens offline, with verdicts, curves, weights and reasons; return its path."""
+        page = import_module("fedmerit.report.html")  # a lazy import, because the report imports this module
+        page.write_report([self.folder], Path(path), force=force)
         return Path(path)
 
     @property
@@ -153,26 +154,26 @@ class Study:
 
     @property
     def horizon(self) -> int:
-        """The rounds of every run."""
+        """The number of rounds of every run."""
         return self.runs[0].config.run.rounds
 
     @cached_property
     def tunings(self) -> Mapping[str, Tuned]:
-        """The tuning of each row that has a grid, as far as it got."""
+        """The tuning of each row that has a grid, finished or not."""
         return {row.name: read_tuned(self.plan, row, self.folder) for row in self.plan.tuned}
 
     @cached_property
     def tuning(self) -> Frame:
-        """A line per tuned row and point, as `Tuned.points` has them; empty where no row has a grid."""
+        """A line per tuned row and point (`Tuned.points`); empty if no row has a grid."""
         frames = [tuned.points for tuned in self.tunings.values()]
         columns = ("row", "point", *COLUMNS[1:])
         return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
 
     @cached_property
     def metrics(self) -> Frame:
-        """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
+        """A line per started run: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
-        Runs with attackers have the metrics of `fedmerit.study.attacks`.
+        Runs with attackers also have the metrics of `fedmerit.study.attacks`.
         """
         lines = (
             {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
@@ -184,13 +185,13 @@ class Study:
         return make_frame(lines, columns).astype({"finished": bool})
 
     def _played(self, run: Member, metrics: RunMetrics) -> int:
-        """Rounds of a run; one that is finished may have stopped early, after a round that it tested."""
+        """The number of rounds of a run; a finished run may have stopped early, after an evaluated round."""
         finished = int(metrics.curve[-1]["round"]) if metrics.curve else self.horizon
         return self.unfinished.get(str(run), finished)
 
     @cached_property
     def reached(self) -> Frame:
-        """A line per finished run, target and share: rounds to target, NaN where not reached within `horizon`."""
+        """A line per finished run, target and share: rounds to target, NaN if not reached within `horizon`."""
         lines = (
             {"row": run.row, "seed": run.seed, "target": target, "share": share, "rounds": rounds}
             | {"horizon": self.horizon}
@@ -209,21 +210,21 @@ class Study:
 
     @cached_property
     def compared(self) -> Frame:
-        """A line per row and measure: mean, paired difference to the baseline with interval, p, Holm's p, verdict.
+        """A line per row and measure: mean, paired difference to the baseline, interval, p, Holm's p, verdict.
 
-        `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
+        The measure `rounds` is rounds to `target` for a `share` of the clients (NaN: the mean over the shares).
         """
         metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
         return compare_rows(metrics, self.plan.against)
 
     @cached_property
     def attacks(self) -> Frame:
-        """A line per row with attackers: its accuracy, the accuracy lost to the attack, the attackers' success."""
+        """A line per row with attackers: accuracy, accuracy lost to the attack, success of the attackers."""
         return attack_frame(self.plan, self.metrics)
 
     @cached_property
     def events(self) -> Frame:
-        """A line per run and event: who was left out and why, notes on the weights."""
+        """A line per run and event: clients left out with the reason, notes on the weights."""
         frames = [_events(run).assign(row=run.row, seed=run.seed) for run in self.runs if run.begun]
         columns = ("row", "seed", "round", "client", "kind", "text")
         return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
@@ -253,7 +254,7 @@ class Study:
 
 
 def read_study(plan: Plan, folder: Path) -> Study:
-    """What the runs in a folder say about a plan; none of them is needed."""
+    """Make the study of a plan from the runs in a folder; all runs may be missing."""
     runs = tuple(members(plan, folder))
     _check_runs(runs)
     return Study(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
@@ -265,7 +266,7 @@ def _events(run: Member) -> Frame:
 
 
 def _check_runs(runs: Sequence[Member]) -> None:
-    """Refuse runs that differ from the plan, or that were made by different versions of what their bits depend on."""
+    """Raise a FolderError if runs differ from the plan, or were made by different versions of the software."""
     by_versions: dict[tuple[str, ...], Member] = {}
     for run in runs:
         if not run.begun:
@@ -273,10 +274,13 @@ def _check_runs(runs: Sequence[Member]) -> None:
         with open_ledger(run.folder) as ledger:
             meta = ledger.meta()
         if changes := differences(make_config(json.loads(meta["config"])), run.config):
-            raise FolderError(f"{run.folder} is not the run that its study asks for: {'; '.join(changes)}")
+            raise FolderError(
+                f"{run.folder} differs from the run of its study: {'; '.join(changes)}; remove it and run "
+                "`fedmerit compare` again"
+            )
         by_versions.setdefault(tuple(f"{name} {meta.get(name)}" for name in BITS_DEPEND_ON), run)
     if len(by_versions) > 1:
         runs_made = "; ".join(f"{run}: {', '.join(versions)}" for versions, run in by_versions.items())
         raise FolderError(
-            f"runs made by different versions cannot be compared: {runs_made}; run the whole study again with one"
+            f"runs of different versions cannot be compared: {runs_made}; run the whole study with one version"
         )

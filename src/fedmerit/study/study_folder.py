@@ -1,4 +1,4 @@
-"""The folder of a study: where each run lies, how far it is, and whether a plan fits what is there."""
+"""The folder of a study: paths and progress of its runs, and checks of a plan against existing runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fedmerit.study.plan import Plan, Row, dump_plan, load_plan
 
 STUDY, RUNS, SUCCESS = "study.toml", "runs", "success"
 TUNING, BEST = "tuning", "best.toml"
-"""The tuning of a row is a study of its points in tuning/ROW; at its end it has the best point's configuration."""
+"""The tuning of a row is a study of its points in tuning/ROW; when it is finished, BEST has the best configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """One run of a study: its row, seed, configuration and folder.
 
-    A run of a null row has a `draw_seed`, which replaces `run.seed` in its rounds.
+    A run of a null row has a `draw_seed`, which replaces `run.seed` for the selection of clients and batches.
     """
 
     row: str
@@ -43,17 +43,17 @@ class Member:
 
     @property
     def finished(self) -> bool:
-        """Whether its final model is there, and whole."""
+        """Whether it has an intact final model."""
         return read_model(self.folder / MODEL) is not None
 
     @property
     def complete(self) -> bool:
-        """Whether it is finished, and the success of its attackers measured."""
+        """Whether it is finished, and the success of its attackers, if any, is measured."""
         return self.finished and (self.success.exists() or not self.has_success)
 
     @property
     def has_success(self) -> bool:
-        """Whether it has attackers and one model, shared by all clients, to measure their success on."""
+        """Whether it has attackers, and a shared model on which their success can be measured."""
         return bool(self.config.task.attack) and tests_one_model(make_recipe(self.config.recipe))
 
     @property
@@ -63,7 +63,7 @@ class Member:
 
     @property
     def rounds(self) -> int:
-        """Rounds that it has played."""
+        """The number of rounds in its ledger."""
         if not self.begun:
             return 0
         with open_ledger(self.folder) as ledger:
@@ -71,7 +71,7 @@ class Member:
 
 
 def members(plan: Plan, folder: Path) -> list[Member]:
-    """All runs: the rows of the first seed, then those of the next, so that rows can be compared early."""
+    """List all runs of a plan: all rows of the first seed, then of the next, so that rows can be compared early."""
     best = {row.name: best_config(plan, row, folder) for row in plan.tuned}
     runs = []
     for seed in plan.seeds:
@@ -84,17 +84,17 @@ def members(plan: Plan, folder: Path) -> list[Member]:
 
 
 def with_seed(config: Config, seed: int) -> Config:
-    """The configuration with another seed."""
+    """Replace the seed of a configuration."""
     return config.model_copy(update={"run": config.run.model_copy(update={"seed": seed})})
 
 
 def tuning_folder(folder: Path, row: Row) -> Path:
-    """Where the tuning of a row of the study in a folder lies."""
+    """The folder of a row's tuning."""
     return folder / TUNING / row.slug
 
 
 def best_config(plan: Plan, row: Row, folder: Path) -> Config | None:
-    """The configuration that was chosen for a row with a grid; None while this very tuning has not ended."""
+    """The best configuration of a row with a grid; None until the tuning of this plan is finished."""
     place = tuning_folder(folder, row)
     if not (place / BEST).is_file() or (place / STUDY).read_text(encoding="utf-8") != dump_plan(plan.tuning(row)):
         return None
@@ -102,36 +102,36 @@ def best_config(plan: Plan, row: Row, folder: Path) -> Config | None:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of the study in a folder."""
+    """Read the plan of the study in a folder."""
     if not (folder / STUDY).is_file():
         raise FolderError(f"no study in {folder}: it has no {STUDY}; give a folder made by `fedmerit compare`")
     return load_plan(folder / STUDY)
 
 
 def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
-    """Refuse a folder that holds something else, another study, or runs that new ones could not be compared with.
+    """Raise a FolderError if a folder has something else, another study, or runs that cannot be compared with new ones.
 
-    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used. Without `resume` it
-    is only read, and may have been made by another version or on another machine.
+    Seeds, rows and targets can be added to a study; existing runs are used. Without `resume` the study is only read,
+    and may come from another version or machine.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / STUDY).is_file():
-        raise FolderError(f"{folder} exists and holds no study; choose another --out")
+        raise FolderError(f"{folder} exists and has no study; choose another --out")
     planned = {(member.row, member.seed): member for member in members(plan, folder)}
     old_plan = read_plan(folder)
-    old_tunings, tunings = ({row.name: dump_plan(one.tuning(row)) for row in one.tuned} for one in (old_plan, plan))
+    old_tunings, tunings = ({row.name: dump_plan(each.tuning(row)) for row in each.tuned} for each in (old_plan, plan))
     for old in members(old_plan, folder):
         new = planned.get((old.row, old.seed))
         if new is None:
             raise FolderError(
-                f"{folder} holds another study: it has {old!s}, which the new plan lacks; a study may grow by rows "
-                "and seeds but not shrink; choose another --out"
+                f"{folder} has another study: it has {old!s}, and the new plan does not; rows and seeds can be added "
+                "to a study but not removed; choose another --out"
             )
         if old.begun and old_tunings.get(old.row) != tunings.get(old.row):
             raise FolderError(
-                f"{folder} holds another study: the runs of row {old.row!r} have begun, and were tuned in another way "
-                "or not at all; choose another --out"
+                f"{folder} has another study: row {old.row!r} has runs with another tuning, or none; choose another "
+                "--out"
             )
         is_tuned = old.row in old_tunings or old.row in tunings
         changes = differences(old.config, new.config) if old.begun or not is_tuned else []
@@ -139,7 +139,7 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
             changes.append(f"null {old.draw_seed is not None} then, {new.draw_seed is not None} now")
         if changes:
             raise FolderError(
-                f"{folder} holds another study: row {old.row!r} has {'; '.join(changes)}; choose another --out"
+                f"{folder} has another study: row {old.row!r} differs in {'; '.join(changes)}; choose another --out"
             )
     for member in planned.values() if resume else ():
         if member.begun:
@@ -149,7 +149,7 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of a study, unless it exists."""
+    """Make the folder of a study if it does not exist."""
     try:
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -157,5 +157,5 @@ def make_folder(folder: Path) -> None:
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
-    """Write the plan into the folder, in place of the one before the study grew."""
+    """Write the plan to the folder; it replaces an older plan with fewer rows or seeds."""
     write_new_file(folder / STUDY, dump_plan(plan), "another --out")

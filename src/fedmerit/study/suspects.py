@@ -1,4 +1,4 @@
-"""Suspects of a run: clients that stand out again and again; and, where attackers were planted, the truth."""
+"""Suspects of a run: clients with repeated anomalies; with planted attackers, also precision and recall."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from fedmerit.study.text_table import TextTable, known, number_text
 from fedmerit.tasks.attackers import find_attackers
 
 SILENT = ("left-out", "refused")
-"""Events about one client that are no note on its answer: why it was left out, and rewards that it refused."""
+"""Kinds of events about a client that are not notes on its answer."""
 RULE = (
-    f"suspected: something odd was seen in at least {LEAST_ROUNDS} rounds and in {LEAST_SHARE:.0%} or more of those in "
-    "which the client answered; that is no proof, and claims alone never suffice"
+    f"A client is a suspect after anomalies in at least {LEAST_ROUNDS} rounds and in at least {LEAST_SHARE:.0%} of the "
+    "rounds in which it answered. This is not a proof; reported facts alone never suffice."
 )
 
 
 def suspects_of(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> list[Suspect]:
-    """Who is suspected after the last round, by client; nobody in ledgers that kept no observations.
+    """Find the suspects after the last round; empty for ledgers without observations.
 
-    `weights` are those of rounds that are read already.
+    `weights` has the weights of rounds that are already read.
     """
     return find_suspects([look(seen) for seen in _rounds(ledger, weights)])
 
@@ -65,7 +65,7 @@ def _rounds(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> Iterator[Ro
 
 
 def answered_rounds(ledger: Ledger) -> dict[ClientId, int]:
-    """Count the rounds in which each client answered, weighed or left out."""
+    """Count the rounds in which each client answered, whether weighted or left out."""
     counts = {client: rounds for client, (rounds, _) in ledger.work_done().items()}
     for event in ledger.events():
         if event.kind == "left-out" and event.client is not None:
@@ -74,7 +74,7 @@ def answered_rounds(ledger: Ledger) -> dict[ClientId, int]:
 
 
 def planted_attackers(ledger: Ledger) -> Attackers:
-    """Who attacks in a run, by its configuration and seed; nobody where the ledger keeps no configuration."""
+    """The attackers of a run, by its configuration and seed; none if the ledger has no configuration."""
     meta = ledger.meta()
     if "config" not in meta:
         return NOBODY
@@ -84,16 +84,16 @@ def planted_attackers(ledger: Ledger) -> Attackers:
 
 def detection(ledger: Ledger, suspects: Sequence[Suspect], attackers: Attackers) -> tuple[float, float]:
     """Compute precision and recall of the suspects; NaN without suspects or without attackers that answered."""
-    found = {suspect.client for suspect in suspects}
+    suspected = {suspect.client for suspect in suspects}
     planted = attackers.members.keys() & answered_rounds(ledger).keys()
     return (
-        len(found & planted) / len(found) if found else math.nan,
-        len(found & planted) / len(planted) if planted else math.nan,
+        len(suspected & planted) / len(suspected) if suspected else math.nan,
+        len(suspected & planted) / len(planted) if planted else math.nan,
     )
 
 
 def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> dict[str, Any]:
-    """Suspects as plain values; `planted` is None where the run's configuration plants no attacker."""
+    """Suspects as plain values for JSON; `planted` is None if the run's configuration has no attackers."""
     names, suspects, attackers = ledger.names(), suspects_of(ledger, weights), planted_attackers(ledger)
     precision, recall = detection(ledger, suspects, attackers)
     planted = {"clients": sorted(attackers.members), "precision": known(precision), "recall": known(recall)}
@@ -109,23 +109,23 @@ def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) 
     }
 
 
-def suspects_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What the screen shows."""
-    suspects = found["suspects"]
+def suspects_screen(values: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Make the screen output of `suspects_dict`."""
+    suspects = values["suspects"]
     if not suspects:
-        yield f"nobody of {found['clients']} clients is suspected after {found['rounds']} rounds"
+        yield f"none of {values['clients']} clients is a suspect after {values['rounds']} rounds"
     else:
-        are = "is" if len(suspects) == 1 else "are"
-        title = f"{len(suspects)} of {found['clients']} clients {are} suspected after {found['rounds']} rounds"
+        are = "is a suspect" if len(suspects) == 1 else "are suspects"
+        title = f"{len(suspects)} of {values['clients']} clients {are} after {values['rounds']} rounds"
         rows = []
-        for one in suspects:
-            kinds = ", ".join(f"{kind} {len(rounds)}" for kind, rounds in one["kinds"].items())
-            rows.append((one["name"], str(one["since"]), str(one["answered"]), kinds))
-        yield TextTable(title, ("client", "since round", "answered", "seen in rounds"), tuple(rows)).screen()
-        for one in suspects:
-            yield Text(f"{one['name']}: {one['summary']}")
+        for suspect in suspects:
+            kinds = ", ".join(f"{kind} {len(rounds)}" for kind, rounds in suspect["kinds"].items())
+            rows.append((suspect["name"], str(suspect["since"]), str(suspect["answered"]), kinds))
+        yield TextTable(title, ("client", "since round", "rounds", "anomaly, rounds"), tuple(rows)).screen()
+        for suspect in suspects:
+            yield Text(f"{suspect['name']}: {suspect['summary']}")
     yield Text(RULE, "dim")
-    if truth := found["planted"]:
+    if truth := values["planted"]:
         precision, recall = (number_text(truth[key], 2) for key in ("precision", "recall"))
         planted = len(truth["clients"])
-        yield Text(f"attackers were planted: {planted}; precision {precision}, recall {recall}", "dim")
+        yield Text(f"planted attackers: {planted}; precision {precision}, recall {recall}", "dim")

@@ -1,4 +1,4 @@
-"""Tables of a study: rows compared, other metrics, rounds to target in the papers' layout."""
+"""Tables of a study: comparison of rows, further metrics, rounds to target in the papers' layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedmerit.store.frames import Frame
 from fedmerit.study.attacks import attack_tables
 from fedmerit.study.metrics import better
 from fedmerit.study.plan import ROUNDS
-from fedmerit.study.statistics import ALPHA, LEVEL, seeds_for_p, smallest_p
+from fedmerit.study.statistics import ALPHA, LEVEL, seeds_for_p
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, SAME, TOO_FEW, effect_cells
@@ -20,22 +20,22 @@ OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
 
 def summary_table(study: Study) -> TextTable:
-    """Rows compared by final accuracy: the effect first, p second, and a verdict."""
+    """Compare rows by final accuracy: difference to the baseline, interval, p and verdict."""
     lines = _lines_of(study, "accuracy")
     header = ("row", "accuracy", "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
     rows = [(line["row"], number_text(line["mean"], 4), *effect_cells(line, 4)) for line in lines]
     title = (
-        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} paired seeds, "
-        f"against {study.plan.against}"
+        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} seeds; paired "
+        f"difference to {study.plan.against}"
     )
     below = (*_p_note(study, lines), *_unfinished_notes(study))
     return TextTable(title, header, tuple(rows), below, _best([lines]), _spreads([_deviations(study, "accuracy", 4)]))
 
 
 def metric_tables(study: Study) -> Iterator[TextTable]:
-    """Means of the other metrics, then of the last round's audits where there are any.
+    """Make tables of the means of further metrics, and of the last round's audits if there are any.
 
-    In brackets is the paired difference, with a star where it is outside the noise.
+    The paired difference is in brackets, with a star if its interval excludes 0.
     """
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
     below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
@@ -43,7 +43,7 @@ def metric_tables(study: Study) -> Iterator[TextTable]:
     audits = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
     if audits:
         errors = " and an error" * any(better(name) == "lower" for name in audits if name.startswith("audit "))
-        below = f"at the server where it has rows, else the clients' mean; a gap{errors} is better the smaller it is"
+        below = f"on the server's rows if it has any, else mean over clients; for a gap{errors}, lower is better"
         yield _metric_table(study, "audits", audits, {}, below)
 
 
@@ -59,10 +59,10 @@ def _metric_table(
 
 
 def reached_tables(study: Study) -> Iterator[TextTable]:
-    """Per target, in the papers' layout: rows x shares of devices, and the rounds saved against the baseline.
+    """Make a table per target in the papers' layout: rows x shares of devices, and the rounds saved.
 
-    `>` where a run did not reach the target: the mean, restricted to the rounds played, is then a lower bound, and has
-    no deviation.
+    `>` marks a mean of runs that did not all reach the target: restricted to the horizon, it is a lower bound and has
+    no standard deviation.
     """
     shares = sorted(study.plan.shares)
     for target in study.plan.targets:
@@ -70,7 +70,7 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
         columns = [list(map(_rounds, of_rows)) for of_rows in lines]
         above = "at or above" if study.plan.or_equal else "above"
         title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}, mean"
-        below = f"(rounds saved against {study.plan.against}; >: not reached within {study.horizon} in some seed)"
+        below = f"in brackets: rounds saved against {study.plan.against}; >: some seed did not reach it in time"
         header = ("row", *(f"{share:.0%}" for share in shares))
         rows = tuple(zip(study.rows, *columns, strict=True))
         spreads = _spreads([_round_deviations(study, target, share) for share in shares])
@@ -78,7 +78,7 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
 
 
 def saved_table(study: Study) -> TextTable:
-    """Rounds saved, as the mean over the shares of devices: the effect first, p second, a verdict for each target."""
+    """Make the table of rounds saved, mean over the shares of devices: interval, p and verdict for each target."""
     lines = [line for target in study.plan.targets for line in _lines_of(study, ROUNDS, target)]
     rows = [
         (line["row"], f"{line['target']:.0%}", *effect_cells(line, 2, sign=-1))
@@ -97,7 +97,7 @@ TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "tuning": lambda study: (tuned.table() for tuned in study.tunings.values()),
     "attacks": lambda study: attack_tables(study.plan.name, study.attacks),
 }
-"""Tables by name, in the order of the screen."""
+"""Tables by name, in the order in which they are shown."""
 
 
 def _lines_of(study: Study, metric: str, target: float = math.nan, share: float = math.nan) -> list[dict[str, Any]]:
@@ -109,14 +109,14 @@ def _lines_of(study: Study, metric: str, target: float = math.nan, share: float 
 
 
 def _deviations(study: Study, metric: str, digits: int) -> list[str]:
-    """The deviation of each row over its finished seeds; "" where there is one seed."""
+    """The standard deviation of each row over its finished seeds; "" with one seed."""
     finished = study.metrics[study.metrics["finished"]]
     by_row = finished.groupby("row")[metric].std()
     return [_known_text(by_row.get(row), digits) for row in study.rows]
 
 
 def _round_deviations(study: Study, target: float, share: float) -> list[str]:
-    """The deviation of the rounds to a target; "" where a seed did not reach it."""
+    """The standard deviation of the rounds to a target; "" if a seed did not reach it."""
     frame = study.reached
     chosen = frame[_equals(frame["target"], target) & _equals(frame["share"], share)]
     by_row = {row: runs["rounds"].std(skipna=False) for row, runs in chosen.groupby("row")}
@@ -128,23 +128,23 @@ def _known_text(value: float | None, digits: int) -> str:
 
 
 def _spreads(columns: Sequence[Sequence[str]]) -> dict[tuple[int, int], str]:
-    """The deviations of columns that follow the name of the row, by row and column."""
+    """The standard deviations by row and column; column 0 has the names of the rows."""
     return {(row, place): text for place, texts in enumerate(columns, 1) for row, text in enumerate(texts) if text}
 
 
 def _best(columns: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[tuple[int, int]]:
-    """The cells with the best mean of each column; none in a column of one row, or where all are equal.
+    """The cells with the best mean of each column; none if the column has one row or all means are equal.
 
-    A mean that is only a lower bound is not the best.
+    A mean that is only a lower bound is never the best.
     """
     best: set[tuple[int, int]] = set()
     for place, lines in enumerate(columns, 1):
         signs = [-1 if line["measure"] == ROUNDS or better(line["measure"]) == "lower" else 1 for line in lines]
         bounds = [line["censored"] > 0 for line in lines]
         means = [math.nan if b else s * line["mean"] for s, b, line in zip(signs, bounds, lines, strict=True)]
-        known = {mean for mean in means if not math.isnan(mean)}
-        if len(known) > 1:
-            best |= {(row, place) for row, mean in enumerate(means) if mean == max(known)}
+        distinct = {mean for mean in means if not math.isnan(mean)}
+        if len(distinct) > 1:
+            best |= {(row, place) for row, mean in enumerate(means) if mean == max(distinct)}
     return frozenset(best)
 
 
@@ -157,7 +157,7 @@ def _digits(metric: str) -> int:
 
 
 def _mean_and_difference(line: Mapping[str, Any]) -> str:
-    """A mean and, in brackets, its paired difference."""
+    """Format a mean and, in brackets, its paired difference."""
     digits = _digits(line["measure"])
     mean = number_text(line["mean"], digits)
     if line["verdict"] in (BASELINE, SAME):
@@ -173,22 +173,18 @@ def _costs(study: Study, *names: str) -> list[str]:
 
 
 def _rounds(line: Mapping[str, Any]) -> str:
-    """The mean over seeds and, in brackets, the rounds saved."""
+    """Format the mean over seeds and, in brackets, the rounds saved."""
     mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1)
     return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({number_text(-line['difference'], 1, '+')})"
 
 
 def _p_note(study: Study, lines: list[dict[str, Any]]) -> Iterator[str]:
-    """What p can say with so many seeds, while it cannot say enough."""
-    others, seeds = len(study.rows) - 1, max((line["seeds"] for line in lines), default=0)
-    needed = seeds_for_p(others)
-    if others and seeds < needed:
-        yield (
-            f"with {seeds} seeds p is never below {smallest_p(seeds):.3g}; p (Holm) can fall to {ALPHA:g} from "
-            f"{needed} seeds on, until then a row at most leans"
-        )
+    """State how many seeds are needed for p < ALPHA, if there are fewer."""
+    tests, seeds = len(study.rows) - 1, max((line["seeds"] for line in lines), default=0)
+    if tests and seeds < (needed := seeds_for_p(tests)):
+        yield f"{seeds} seeds cannot reach p < {ALPHA:g}; use at least {needed}."
 
 
 def _unfinished_notes(study: Study) -> Iterator[str]:
     for run, rounds in study.unfinished.items():
-        yield f"unfinished, not counted: {run} ({rounds} of {study.horizon} rounds)"
+        yield f"not included, because unfinished: {run} ({rounds} of {study.horizon} rounds)"

@@ -133,7 +133,7 @@ class Fitted:
 
 
 def number_text(value: float | None, digits: int, sign: str = "") -> str:
-    """A number with so many decimals; a dash where it is not known."""
+    """Format a number with this many decimals; a dash if it is unknown."""
     return UNKNOWN if value is None or math.isnan(value) else f"{value + 0.0:{sign}.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""Tuning: the best point of a row's grid, chosen on seeds that the study does not report on."""
+"""Tuning: choose the best point of a row's grid on separate seeds, which the study does not report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHOSEN = "chosen"
 
 @dataclass(frozen=True, repr=False)
 class Tuned:
-    """The tuning of a row: the study of its points on the tuning seeds, as far as it got, and what it is decided by."""
+    """The tuning of a row: a study of its points on the tuning seeds, finished or not, and the measure to optimise."""
 
     row: Row
     tune: TuneConfig
@@ -36,9 +36,9 @@ class Tuned:
 
     @cached_property
     def ranked(self) -> list[int]:
-        """The points by the mean of the measure over the seeds, best first.
+        """The points in the order of the measure's mean over the seeds, best first.
 
-        Ties go to the higher mean accuracy, then to the earlier point. A point whose measure is not known is the last.
+        Ties are broken by the higher mean accuracy, then by the earlier point. Points without a value are last.
         """
         sign = -1 if self.tune.better == "higher" else 1
         values, accuracy = self._metric(self.tune.measure).values, self._metric("accuracy").values
@@ -47,12 +47,12 @@ class Tuned:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The values of the best point; None while runs are missing."""
+        """The values of the best point; None until all runs are finished."""
         return None if self.study.unfinished else points(self.row.grid)[self.ranked[0]]
 
     @property
     def config(self) -> Config | None:
-        """The configuration of the best point, with the seed of the base."""
+        """The configuration of the best point, with the seed of the base; None until all runs are finished."""
         plan = self.study.plan
         seed = plan.base.get("run", {}).get("seed", 0)
         return None if self.study.unfinished else plan.config(plan.rows[self.ranked[0]], seed)
@@ -64,7 +64,7 @@ class Tuned:
 
     @cached_property
     def points(self) -> Frame:
-        """A line per point, the best first: seeds, mean, paired difference to the best, verdict."""
+        """A line per point, best first: seeds, mean, paired difference to the best, verdict."""
         order = [self.study.rows[place] for place in self.ranked]
         frame = compare_rows([self._metric(self.tune.measure)], order[0]).set_index("row").loc[order]
         frame.loc[order[0], "verdict"] = "" if self.study.unfinished else CHOSEN
@@ -73,22 +73,23 @@ class Tuned:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What to know of the choice: an edge of the grid, noise, runs that are missing."""
+        """Notes on the choice: edges of the grid, points that are equally good, missing runs."""
         for key, end in self.edges.items():
-            way = "upwards" if end == "largest" else "downwards"
-            yield f"the best {key}, {value_text((self.best or {})[key])}, is the {end} of its grid: extend it {way}"
+            direction = "upwards" if end == "largest" else "downwards"
+            best = value_text((self.best or {})[key])
+            yield f"the best {key}, {best}, is the {end} of its grid: extend it {direction}"
         near = self.points.loc[self.points["verdict"].isin((NOISE, SAME)), "point"]
         if len(near):
-            yield f"as good as the best, as far as these seeds can tell: {', '.join(near)}"
+            yield f"not distinguishable from the best with these seeds: {', '.join(near)}"
         if len(self.tune.seeds) < FEWEST:
-            yield f"with fewer than {FEWEST} tuning seeds nothing can be said about noise"
+            yield f"fewer than {FEWEST} tuning seeds cannot tell a difference from noise"
         if self.study.unfinished:
             yield f"not decided: {len(self.study.unfinished)} runs are missing"
         else:
-            yield "the choice flatters the mean of the best point: report on other seeds than these"
+            yield "the mean of the best point is biased by the choice; report results on other seeds"
 
     def table(self) -> TextTable:
-        """The points, the best first, with their paired difference to it."""
+        """Make a table of the points, best first, with the paired difference to the best."""
         digits = 2 if self.tune.measure == ROUNDS else 4
         rows = []
         for line in self.points.to_dict("records"):
@@ -100,21 +101,21 @@ class Tuned:
         return TextTable(title, header, tuple(rows), tuple(self.notes))
 
     def write_best(self) -> None:
-        """Write the best point's configuration into the tuning's folder, with a comment on where it comes from."""
+        """Write the best point's configuration to the tuning's folder, with a comment on its origin."""
         if self.best is None or self.config is None:
             return
         head = [
-            f"# The best of a grid, by {self.tune.about}: {point_name(self.best)}",
+            f"# The best point of a grid, by {self.tune.about}: {point_name(self.best)}",
             *(f"#   {key}: {', '.join(map(value_text, values))}" for key, values in self.row.grid.items()),
-            f"# Tuned on seeds {', '.join(map(str, self.tune.seeds))}: report on others.",
+            f"# Tuned on seeds {', '.join(map(str, self.tune.seeds))}; report results on other seeds.",
         ]
         write_new_file(self.study.folder / BEST, "\n".join([*head, dump_config(self.config)]), "another --out")
 
     def _metric(self, name: str) -> Metric:
-        """A metric of every point over the finished runs; rounds to the target count as the rounds played if missed."""
+        """A metric of every point over the finished runs; a missed target counts as the horizon."""
         study = self.study
         if name == ROUNDS:
-            return list(rounds_metrics(study.reached, study.plan))[-1]  # of the one target and share
+            return list(rounds_metrics(study.reached, study.plan))[-1]  # a tuning has one target and one share
         finished = study.metrics[study.metrics["finished"]].reindex(columns=["row", "seed", name])
         return Metric(name, by_row(finished, name, study.plan))
 
@@ -124,7 +125,7 @@ class Tuned:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds as a range where they are one.
+    """Format seeds, as a range if they are consecutive.
 
     >>> seeds_text([101, 102, 103]), seeds_text([3, 7])
     ('101..103', '3, 7')
@@ -134,5 +135,6 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def _last_if_unknown(values: np.ndarray) -> float:
+    """The mean as a sort key; infinity if it is NaN."""
     mean = float(np.mean(values).round(DIGITS))
     return math.inf if math.isnan(mean) else mean

@@ -79,7 +79,7 @@ def _rounds_metric(watched: Frame, target: float, share: float, plan: Plan) -> M
 
 
 def by_row(frame: Frame, column: str, plan: Plan) -> dict[str, Vector]:
-    """A column as one value per row and seed; NaN where there is none."""
+    """A column as one value per row and seed; else NaN."""
     known = {(row, seed): float(value) for row, seed, value in frame[["row", "seed", column]].itertuples(index=False)}
     return {row.name: np.array([known.get((row.name, seed), math.nan) for seed in plan.seeds]) for row in plan.rows}
 

@@ -1,7 +1,7 @@
-"""Workers of a study: processes that do its runs, as many at once as cores allow, and report every round.
+"""Worker processes of a study: execute its runs in parallel, and report every round.
 
-`Workers` and `run_all` are the study's side. `work` is the life of a worker: it does one job after the other, keeps
-the data of a seed for the rows that share it, and ends with the study.
+`Workers` and `run_all` are the study's side. `work` is the main loop of a worker: it executes one job after the other,
+caches the data of a seed for the rows that share it, and ends with the study.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task, find_task, make_federation, make_task
 
 PRELOAD = ("fedmerit.study.workers", "fedmerit.learn.sgd")
-"""What runs of most tasks import, loaded once in the process that all workers are forked from."""
+"""Modules that most runs import, loaded once in the process that all workers are forked from."""
 PATIENCE = 0.2
-"""Seconds to wait for answers; Ctrl-C is noticed that soon."""
+"""Seconds to wait for answers, which is also the delay of Ctrl-C."""
 STOP = "stop"
 """A message to a worker: end the run after its current round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An answer: a round is over. `accuracy` is None where the round was not evaluated."""
+    """A worker's message that a round is finished; `accuracy` is None if the round was not evaluated."""
 
     round: int
     accuracy: float | None
@@ -50,10 +50,11 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An answer: the job is over.
+    """A worker's message that its job is finished.
 
-    `error` says why it failed, "" if it did not; `user_error` whether the user can fix that; `stopped` whether the
-    study asked it to stop.
+    error       why it failed; "" if it did not
+    user_error  whether the user can fix the error
+    stopped     whether the study stopped it
     """
 
     error: str = ""
@@ -66,7 +67,7 @@ Answer: TypeAlias = Played | Ended
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something happened to a run of the study: it played a round, or it ended."""
+    """An event of a run of the study: a finished round, or the end of the run."""
 
     member: Member
     answer: Answer
@@ -77,7 +78,7 @@ OnStep: TypeAlias = Callable[[Step], None]
 
 @dataclass(slots=True)
 class _Worker:
-    """A worker process as the study sees it, with the run that it does and the cores of that run."""
+    """A worker process on the study's side: its connection, its run and the number of cores of that run."""
 
     process: ForkServerProcess
     connection: Connection
@@ -89,28 +90,28 @@ class _Worker:
             self.connection.send(message)
 
     def receive(self) -> Answer:
-        """The next answer; a worker that died has failed its run."""
+        """Receive the next answer; if the process has died, its run has failed."""
         try:
             answer: Answer = self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
             how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-            return Ended(f"its process {how}; its rounds are kept, and the same call resumes it")
+            return Ended(f"its process {how}; the same command resumes it")
         return answer
 
     def end(self) -> None:
-        """End at once: a run can be killed at any moment, and resumed."""
+        """Kill the process; a run can be killed at any time and resumed."""
         self.connection.close()
         self.process.kill()
         self.process.join()
 
 
 class Workers:
-    """Worker processes that do one run at a time each; idle ones are used again. Use as a context manager."""
+    """A pool of worker processes with one run each; idle ones are reused. Use as a context manager."""
 
     def __init__(self, config: Config) -> None:
-        """What runs of this configuration import is loaded once, in the process that all workers are forked from."""
+        """Start to load the modules of this configuration's runs, in the process that all workers are forked from."""
         begin_preload(PRELOAD if find_task(config.task.data).learner is None else PRELOAD[:1])
         self._workers: list[_Worker] = []
 
@@ -123,7 +124,7 @@ class Workers:
 
     @property
     def busy_cores(self) -> int:
-        """Cores of the runs that are under way."""
+        """The number of cores of the current runs."""
         return sum(worker.cores for worker in self._workers)
 
     def start(self, member: Member, config: Config, cores: int, log: Sequence[str] = ()) -> None:
@@ -133,7 +134,7 @@ class Workers:
         worker.send(partial(_run, member, config, tuple(log)))
 
     def check(self, rows: Mapping[str, Config]) -> None:
-        """Refuse a row that the data cannot serve, before the first run starts."""
+        """Raise an error if a row does not fit its data, before the first run starts."""
         worker = self._idle()
         worker.send(partial(_check, rows))
         answer = worker.receive()
@@ -141,19 +142,19 @@ class Workers:
             raise (ConfigError if answer.user_error else RunFailed)(answer.error)
 
     def steps(self) -> list[Step]:
-        """What happened since the last call; waits a moment if nothing did."""
+        """The events since the last call; waits up to PATIENCE seconds for one."""
         busy = {worker.connection: worker for worker in self._workers if worker.member}
         ready = [busy[connection] for connection in wait(list(busy), PATIENCE) if isinstance(connection, Connection)]
         return [self._step(worker) for worker in ready]
 
     def stop(self) -> None:
-        """Ask all runs to end after their round."""
+        """Stop all runs after their current round."""
         for worker in self._workers:
             worker.send(STOP)
 
     def _step(self, worker: _Worker) -> Step:
         member, answer = worker.member, worker.receive()
-        assert member is not None  # `steps` listens only to workers with a run
+        assert member is not None  # `steps` reads only from workers with a run
         if isinstance(answer, Ended):
             worker.member, worker.cores = None, 0
             if not worker.process.is_alive():
@@ -161,7 +162,7 @@ class Workers:
         return Step(member, answer)
 
     def _idle(self) -> _Worker:
-        """A worker without a run; a new one if all are busy."""
+        """Return an idle worker; start a new one if all are busy."""
         for worker in self._workers:
             if worker.member is None:
                 return worker
@@ -178,9 +179,9 @@ class Workers:
 def run_all(
     workers: Workers, members: Sequence[Member], jobs: int, on_step: OnStep | None, log: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Finish all runs, at most `jobs` cores at once, logged to these sinks; the reasons of those that failed.
+    """Execute all runs on at most `jobs` cores, logged to these sinks; return the reason of each failed run.
 
-    Raises `RunStopped` after Ctrl-C, when every run under way has ended its round.
+    After Ctrl-C, wait until every current run has finished its round, then raise `RunStopped`.
     """
     cores = cores_per_run(len(members), jobs, members[0].config.run.workers)
     waiting, ended = deque(zip(members, cores, strict=True)), dict[str, Ended]()
@@ -199,40 +200,40 @@ def run_all(
                     on_step(step)
     done = sum(not answer.stopped for answer in ended.values())
     if done < len(members):
-        raise RunStopped(f"stopped with {len(members) - done} of {len(members)} runs to go")
+        raise RunStopped(f"stopped with {len(members) - done} of {len(members)} runs unfinished")
     return {member: answer.error for member, answer in ended.items() if answer.error}
 
 
 def cores_per_run(runs: int, jobs: int, most: int | None = None) -> list[int]:
-    """Cores of each run, in order: one, but the last `runs % jobs`, which would leave cores idle, share all of them.
+    """The number of cores of each run: one, but the last `runs % jobs` runs share all cores, which would else be idle.
 
-    `most` is the user's `run.workers`: more do not pay for one run.
+    `most` is `run.workers`, a limit for each run.
     """
     rest = runs % jobs
     return [1] * (runs - rest) + [min(jobs // rest, most or jobs) for _ in range(rest)]
 
 
 def _with_cores(config: Config, cores: int, jobs: int) -> Config:
-    """The configuration with a worker per core, and the run's part of the study's memory for updates."""
+    """Set the workers of a run to its cores, and its memory for updates to its share of the study's memory."""
     memory = (config.run.memory or quarter_of_ram() / GIB) * cores / jobs
     return config.model_copy(update={"run": config.run.model_copy(update={"workers": cores, "memory": memory})})
 
 
 @dataclass(slots=True)
 class JobContext:
-    """What a worker's jobs use: the connection to the study, its wish to stop, and the data that was loaded last."""
+    """What a worker's jobs share: the connection to the study, the stop signal, and the last loaded data."""
 
     connection: Connection
     stop: threading.Event = field(default_factory=threading.Event)
     data: tuple[TaskConfig, int, Federation] | None = None
 
     def load(self, config: Config) -> Task:
-        """The task of a run, with a new learner; the rows of a seed follow each other and share a federation."""
+        """Make the task of a run, with a new learner; consecutive runs with the same data share the federation."""
         return make_task(config, self._federation)
 
     def _federation(self, config: TaskConfig, seed: int) -> Federation:
         if self.data is None or self.data[:2] != (config, seed):
-            self.data = None  # two federations need not fit into memory
+            self.data = None  # free the old federation first, because two may not fit into memory
             self.data = config, seed, make_federation(config, seed)
         return self.data[2]
 
@@ -241,7 +242,7 @@ Job: TypeAlias = Callable[[JobContext], None]
 
 
 def work(connection: Connection) -> None:
-    """Do jobs from the connection, and answer each, until the study is gone."""
+    """Execute jobs from the connection and answer each, until the study ends."""
     keep_memory()
     jobs: SimpleQueue[Job] = SimpleQueue()
     context = JobContext(connection)
@@ -251,7 +252,7 @@ def work(connection: Connection) -> None:
 
 
 def _listen(context: JobContext, jobs: SimpleQueue[Job]) -> None:
-    """Receive messages while a run is under way; end this process when the study, which holds its runs, is gone."""
+    """Receive messages during a run; end this process when the study ends."""
     try:
         while True:
             message = context.connection.recv()
@@ -270,13 +271,13 @@ def _do(job: Job, context: JobContext) -> Ended:
         return Ended(stopped=True)
     except FedmeritError as error:
         return Ended(str(error), user_error=isinstance(error, UserError))
-    except Exception as error:  # whatever a user's own task raises fails that run, not the study
+    except Exception as error:  # a user's task may raise anything, which fails its run and not the study
         return Ended(f"{type(error).__name__}: {error}")
     return Ended()
 
 
 def _check(rows: Mapping[str, Config], context: JobContext) -> None:
-    """Check that the data has what every row asks for; data that rows share is loaded once."""
+    """Check that every row fits its data; data that rows share is loaded once."""
     for name, config in rows.items():
         try:
             check_config(config, context.load(config))
@@ -285,9 +286,9 @@ def _check(rows: Mapping[str, Config], context: JobContext) -> None:
 
 
 def _run(member: Member, config: Config, log: tuple[str, ...], context: JobContext) -> None:
-    """Start or resume a run; it ends early, after a round, where the study asks it to stop.
+    """Start or resume a run, and stop it after a round if the study is stopped.
 
-    At its end the success of its attackers is measured, where all clients share the model.
+    At the end, measure the success of its attackers, if clients share one model.
     """
 
     def report(record: Record) -> None:

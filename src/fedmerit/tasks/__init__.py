@@ -1,1 +1,1 @@
-"""Tasks: data spread over clients, and the model they learn; `registry` finds them by name."""
+"""Tasks: data distributed over clients, and the model they train; `registry` finds them by name."""

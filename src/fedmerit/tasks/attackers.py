@@ -1,15 +1,15 @@
-"""Clients that harm: attackers of a task, who they are and how well their attack worked; and planted kinds.
+"""Harmful clients: a task's attackers and the success of their attack; and planted kinds of clients.
 
-Kinds of clients that a task plants among the fair ones, to see what weights they get [FedVal].
+A task can plant kinds of clients among the fair ones, to see their weights [FedVal].
 
-| kind       | what is done to its rows                                                                      |
+| kind       | change of its rows                                                                            |
 | ---------- | --------------------------------------------------------------------------------------------- |
-| fair       | nothing                                                                                       |
-| imbalanced | nine of ten rows of the disadvantaged group are gone                                          |
+| fair       | none                                                                                          |
+| imbalanced | nine of ten rows of the disadvantaged group are removed                                       |
 | biased     | half of the disadvantaged group's positive labels are negative: decisions of a biased past    |
 | poisoned   | all labels of the disadvantaged group are flipped, against fairness                           |
-| poor       | half of all labels are drawn at random, and the inputs are blurred by noise                    |
-| free_rider | one row, repeated: it claims its size and brings nothing                                      |
+| poor       | half of all labels are random, and the inputs have noise                                      |
+| free_rider | one row, repeated: it claims its size and adds nothing                                        |
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from fedmerit.tasks.federation import Federation, Split
 
 BRIGHTEST = 255
 LOUD_FEATURE = 3.0
-"""The trigger's value in rows of features: three deviations, where features are standardised."""
+"""Value of the trigger in rows of features: three deviations if features are standardised."""
 
 
 def find_attackers(config: TaskConfig, clients: int, seed: int) -> Attackers:
-    """Who attacks in a federation of so many clients: drawn from the seed, none of the planted kinds.
+    """Draw the attackers of a federation with this many clients from the seed, none of the planted kinds.
 
     >>> sorted(find_attackers(TaskConfig(attack={"kind": "scale", "share": 0.5}), clients=4, seed=1).members)
     [0, 3]
@@ -47,7 +47,7 @@ def find_attackers(config: TaskConfig, clients: int, seed: int) -> Attackers:
 
 
 def poison(federation: Federation, attackers: Attackers, seed: int) -> Federation:
-    """The federation with the training rows of label flippers and backdoor planters changed; names stay as they are."""
+    """Poison the training rows of label flippers and backdoor clients; names stay unchanged."""
     culprits = {
         client: coalition.attack
         for client in attackers.members
@@ -56,7 +56,9 @@ def poison(federation: Federation, attackers: Attackers, seed: int) -> Federatio
     if not culprits:
         return federation
     if federation.target != "classes":
-        raise ConfigError(f"label flippers and backdoors change classes, and this task predicts {federation.target}")
+        raise ConfigError(
+            f"label-flip and backdoor attacks need classes (this task predicts {federation.target}); use another attack"
+        )
     train = federation.train
     x, y = train.x.copy(), train.y.copy()
     for client, attack in culprits.items():
@@ -69,7 +71,7 @@ def poison(federation: Federation, attackers: Attackers, seed: int) -> Federatio
 def poisoned_rows(
     attack: RowAttack, x: NDArray[Any], y: NDArray[np.int64], classes: int, random: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Rows and labels as the attacker wants them; `strength` is the share of the rows, drawn at random."""
+    """Poison rows and labels; `strength` is the share of the rows, drawn at random."""
     chosen = random.random(len(y)) < attack.strength
     wanted = _wanted(attack, y, classes)
     if isinstance(attack, Backdoor):
@@ -78,7 +80,7 @@ def poisoned_rows(
 
 
 def triggered(x: NDArray[Any]) -> NDArray[Any]:
-    """Rows with the trigger: a bright square in the lower right corner of an image, else the last features loud.
+    """Add the trigger: a bright square in the lower right corner of an image, or large values in the last features.
 
     The square's side is an eighth of the image's, at least 2 pixels; of features, one in sixteen, at least one.
     """
@@ -89,33 +91,33 @@ def triggered(x: NDArray[Any]) -> NDArray[Any]:
     elif x.ndim == 2:
         marked[:, -max(1, x.shape[1] // 16) :] = LOUD_FEATURE
     else:
-        raise DataError(f"a backdoor's trigger fits images (N, height, width, channels) or features; got {x.shape}")
+        raise DataError(f"a backdoor needs images (N, height, width, channels) or features (N, F) (got {x.shape})")
     return marked
 
 
 def _wanted(attack: RowAttack, y: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """The label that the attacker wants each row to have."""
+    """Label that the attacker wants for each row."""
     if isinstance(attack, LabelFlip):
         return classes - 1 - y
     if attack.target >= classes:
-        raise ConfigError(f"task.attack.target is a label of the task, 0..{classes - 1}; got {attack.target}")
+        raise ConfigError(f"task.attack.target must be a label of the task, 0..{classes - 1} (got {attack.target})")
     return np.full_like(y, attack.target)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Rows that show whether an attack on rows worked, with the label that the attacker wants for each."""
+    """Rows that measure the success of a row attack, with the label that the attacker wants for each."""
 
     x: NDArray[Any]
     wanted: NDArray[np.int64]
 
     def success(self, learner: Learner, model: Model) -> float:
-        """The share of the rows that a model gives the attacker's label; NaN without rows."""
+        """Share of the rows to which a model gives the attacker's label; NaN without rows."""
         return float((learner.predict(model, self.x) == self.wanted).mean()) if len(self.wanted) else float("nan")
 
 
 def make_probe(attack: RowAttack, x: NDArray[Any], y: NDArray[np.int64], classes: int) -> Probe:
-    """Of clean rows those whose label the attacker wants changed; with the trigger, where there is one."""
+    """Select the clean rows whose label the attacker wants to change, and add the trigger if there is one."""
     wanted = _wanted(attack, y, classes)
     changed = wanted != y
     return Probe(triggered(x[changed]) if isinstance(attack, Backdoor) else x[changed], wanted[changed])
@@ -136,11 +138,11 @@ class Rows:
 
 
 Planted = tuple[NDArray[np.intp], NDArray[Any], NDArray[np.int64]]
-"""Which of a client's rows stay, and their inputs and labels."""
+"""The client's remaining rows, their inputs and their labels."""
 
 
 def imbalanced(rows: Rows) -> Planted:
-    """Few of the disadvantaged group, but never no row at all."""
+    """Keep few rows of the disadvantaged group, but at least one row."""
     stay = ~rows.against | (rows.random.random(len(rows.y)) < KEPT)
     stay[0] |= not stay.any()
     places = np.flatnonzero(stay)
@@ -148,18 +150,18 @@ def imbalanced(rows: Rows) -> Planted:
 
 
 def biased(rows: Rows) -> Planted:
-    """Positives of the disadvantaged group turned down."""
+    """Turn positives of the disadvantaged group into negatives."""
     turned = rows.against & (rows.y == 1) & (rows.random.random(len(rows.y)) < TURNED)
     return _all(rows, rows.x, np.where(turned, 0, rows.y))
 
 
 def poisoned(rows: Rows) -> Planted:
-    """The disadvantaged group's labels flipped."""
+    """Flip the labels of the disadvantaged group."""
     return _all(rows, rows.x, np.where(rows.against, 1 - rows.y, rows.y))
 
 
 def poor(rows: Rows) -> Planted:
-    """Noise on labels and inputs."""
+    """Add noise to labels and inputs."""
     drawn = rows.random.integers(0, rows.classes, len(rows.y))
     labels = np.where(rows.random.random(len(rows.y)) < RANDOM, drawn, rows.y)
     noise = rows.random.normal(scale=rows.x.std() or 1.0, size=rows.x.shape)
@@ -170,7 +172,7 @@ def poor(rows: Rows) -> Planted:
 
 
 def free_rider(rows: Rows) -> Planted:
-    """The same row again and again."""
+    """Repeat one row."""
     one = np.full(len(rows.y), rows.random.integers(len(rows.y)))
     return np.arange(len(rows.y)), rows.x[one], rows.y[one]
 
@@ -187,7 +189,7 @@ CHANGE_LABELS = (*TWO_CLASSES, "poor")
 
 
 def plant(federation: Federation, shares: Mapping[str, float], attribute: str, seed: int) -> Federation:
-    """The federation with that share of its clients, at random, of each kind; their names say so.
+    """Plant these shares of clients of each kind at random; the kind is appended to their names.
 
     The disadvantaged group are the rows whose `attribute` is 0.
     """
@@ -210,7 +212,7 @@ def plant(federation: Federation, shares: Mapping[str, float], attribute: str, s
 
 
 def assign(clients: int, shares: Mapping[str, float], seed: int) -> dict[int, str]:
-    """Which clients are of which kind: round(share * clients) of each, drawn together so that none is two."""
+    """Draw round(share * clients) clients of each kind; no client has two kinds."""
     order = generator(seed, "kinds").permutation(clients).tolist()
     kinds: dict[int, str] = {}
     for name in KINDS:
@@ -235,15 +237,17 @@ def _check_kinds(federation: Federation, shares: Mapping[str, float], attribute:
         if name not in KINDS:
             raise UnknownName("kind of client", name, KINDS)
         if not 0 <= share <= 1:
-            raise ConfigError(f"task.kinds: the share of {name} clients lies in 0..1; got {share}")
+            raise ConfigError(f"task.kinds: the share of {name} clients must be in 0..1 (got {share})")
     if sum(shares.values()) > 1 + 1e-9:
-        raise ConfigError(f"task.kinds: the shares of all kinds are at most 1 together; got {sum(shares.values()):g}")
+        raise ConfigError(f"task.kinds: the shares must sum to at most 1 (got {sum(shares.values()):g})")
     wanted = [name for name, share in shares.items() if share and name not in ("poor", "free_rider")]
     if wanted and attribute not in federation.train.attributes:
-        known = ", ".join(sorted(federation.train.attributes)) or "none"
-        raise DataError(f"{wanted[0]} clients harm a group by the attribute {attribute!r}; the data has: {known}")
+        names = ", ".join(sorted(federation.train.attributes)) or "none"
+        raise DataError(
+            f"{wanted[0]} clients need the attribute {attribute!r}, the group they harm; the data has: {names}"
+        )
     changing = [name for name, share in shares.items() if share and name in CHANGE_LABELS]
     if federation.target != "classes" and changing:
-        raise DataError(f"{changing[0]} clients change classes, and this task predicts {federation.target}")
+        raise DataError(f"{changing[0]} clients need classes (this task predicts {federation.target}); remove them")
     if federation.classes != 2 and (flipping := [name for name in wanted if name in TWO_CLASSES]):
-        raise DataError(f"{flipping[0]} clients flip labels of two classes; this task has {federation.classes}")
+        raise DataError(f"{flipping[0]} clients need two classes (this task has {federation.classes}); remove them")

@@ -1,6 +1,6 @@
-"""From raw rows to a federation: partition, test and validation rows, and each client's rows side by side.
+"""From raw rows to a federation: partition, test and validation rows, and each client's rows in one block.
 
-`task.test = "slices"` is the way of the papers' code; `matched` gives each client the labels it trains on.
+`task.test = "slices"` is what the papers' code does; `matched` gives each client the labels it trains on.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
 from fedmerit.tasks.registry import TaskSpec
 
 TestWay: TypeAlias = Literal["slices", "matched", "random"]
-"""`random` is LEAF's way: rows drawn at random, whatever their labels."""
+"""`random` is LEAF's split: rows drawn at random, whatever their labels."""
 TEST_SHARE = 0.2
-"""Share of a client's own rows that is kept for testing where the data has no test set (CelebA)."""
+"""Share of a client's rows for testing if the data has no test set (CelebA)."""
 
 
 def build_federation(
     train: Raw, test: Raw | None, config: TaskConfig, spec: TaskSpec, seed: int, random_share: float | None = None
 ) -> Federation:
-    """The federation that [task] asks for; without a test set, each client's own rows are split.
+    """Build the federation of [task]; without a test set, each client's rows are split.
 
-    With `random_share`, `slices` of a client's own rows are that share of them at random, not the first fifth.
+    With `random_share`, `slices` are that share of a client's rows at random, not the first fifth.
     """
     config = settle(config, spec)
     return planted(spread(train, test, config, spec, seed, random_share), config, seed)
@@ -40,7 +40,7 @@ def build_federation(
 def spread(
     train: Raw, test: Raw | None, config: TaskConfig, spec: TaskSpec, seed: int, random_share: float | None = None
 ) -> Federation:
-    """The rows with the clients, as settled settings ask for it; nobody is planted."""
+    """Distribute the rows over clients by settled settings; no client is planted."""
     _check_partition(train, config)
     train, server = _set_apart(train, config, seed)
     parts = partition(train.kinds, train.ids, config, _clients(train, config, spec), seed, train.attributes)
@@ -62,25 +62,25 @@ def spread(
 
 
 def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation:
-    """The federation with the kinds of clients that [task] plants."""
+    """Plant the kinds of clients of [task]."""
     if not config.kinds:
         return federation
     return plant(federation, config.kinds, config.attribute, seed)
 
 
 def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
-    """The settings with the task's own in place of `default`, if it can be spread in that way.
+    """Replace `default` by the task's settings, and check that the task supports them.
 
-    Data sets ask before they load anything.
+    Data sets call it before they load anything.
     """
     if not isinstance(config.test, str):
-        raise ConfigError(f"task.test is a share for tables alone; got {config.test:g} for task {spec.name!r}")
+        raise ConfigError(f"task.test may be a share only for tables (got {config.test:g} for task {spec.name!r})")
     chosen = spec.partitions[0] if config.partition == "default" else config.partition
     if chosen not in spec.partitions:
         if chosen == "natural":
             raise no_ids()
         valid = ", ".join(spec.partitions)
-        raise ConfigError(f"task {spec.name!r} cannot be spread by partition {chosen!r}; valid: {valid}")
+        raise ConfigError(f"task {spec.name!r} does not support partition {chosen!r}; use one of: {valid}")
     test = spec.test if config.test == "default" else config.test
     settled = config.model_copy(update={"partition": chosen, "test": test})
     check_options(settled)
@@ -88,20 +88,22 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
 
 
 def _check_partition(train: Raw, config: TaskConfig) -> None:
-    """Partitions by class need classes."""
+    """Require classes for partitions by class."""
     if train.target != "classes" and config.partition not in ("natural", "iid", "attribute"):
         raise ConfigError(
-            f"partition {config.partition!r} goes by classes, and task.target = {train.target!r} has none; "
+            f"partition {config.partition!r} needs classes, but task.target = {train.target!r} has none; "
             "use natural, iid or attribute"
         )
 
 
 def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples | None]:
-    """What is left for clients, and the rows that the server keeps, drawn at random."""
+    """Draw the server's rows at random; return the remaining rows for clients, and the server's."""
     if not config.server:
         return train, None
     if config.server >= len(train):
-        raise DataError(f"task.server leaves clients no row: {config.server} of {len(train)} training rows")
+        raise DataError(
+            f"task.server = {config.server} leaves no rows for clients ({len(train)} training rows); lower task.server"
+        )
     rows = np.sort(generator(seed, "server rows").permutation(len(train))[: config.server])
     rest = np.setdiff1d(np.arange(len(train)), rows)
     return train.take(rest), train.samples(rows)
@@ -110,7 +112,7 @@ def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples 
 def _own(
     train: Raw, parts: Parts, config: TaskConfig, seed: int, random_share: float | None
 ) -> tuple[list[Rows], list[Rows]]:
-    """Training and test rows where clients are tested on rows of their own."""
+    """Split each client's rows into training and test rows."""
     if train.for_test is not None and config.partition == "natural" and config.test == "slices":
         return given_test_rows(parts.rows, parts.names, train.for_test)
     if random_share is None:
@@ -119,12 +121,12 @@ def _own(
 
 
 def _way(config: TaskConfig, slices: TestWay) -> TestWay:
-    """How test rows are drawn; `slices` is what stands for that setting here."""
+    """How test rows are drawn; `slices` is the meaning of that setting here."""
     return "matched" if config.test == "matched" else slices
 
 
 def _clients(train: Raw, config: TaskConfig, spec: TaskSpec) -> int | None:
-    """How many clients: as set, else the task's own number, else all people in the data."""
+    """Number of clients: as set, otherwise the task's default, otherwise all owners in the data."""
     if config.clients is not None or config.partition == "natural":
         return config.clients
     if spec.clients is None and train.ids is not None:
@@ -133,7 +135,7 @@ def _clients(train: Raw, config: TaskConfig, spec: TaskSpec) -> int | None:
 
 
 def _split(raw: Raw, clients: Sequence[Rows]) -> Split:
-    """The clients' rows, one client after the other."""
+    """Concatenate the clients' rows."""
     samples = raw.samples(np.concatenate(clients))
     offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in clients])]).astype(np.int64)
     return Split(samples.x, samples.y, offsets, samples.attributes)
@@ -142,7 +144,7 @@ def _split(raw: Raw, clients: Sequence[Rows]) -> Split:
 def common_test_rows(
     train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: TestWay, seed: int
 ) -> list[Rows]:
-    """Rows of a common test set per client, given each client's training labels and the test labels."""
+    """Rows of a common test set per client, from each client's training labels and the test labels."""
     if way == "slices":
         return np.array_split(np.arange(len(test), dtype=np.int64), len(train))
     parts: list[list[Rows]] = [[np.empty(0, dtype=np.int64)] for _ in train]
@@ -160,7 +162,7 @@ def common_test_rows(
 def own_test_rows(
     clients: Sequence[Rows], labels: NDArray[np.int64], way: TestWay, seed: int, share: float = TEST_SHARE
 ) -> tuple[list[Rows], list[Rows]]:
-    """Training and test rows per client where every client is tested on a share of its own rows."""
+    """Training and test rows per client if every client is tested on a share of its rows."""
     tests = [client_test_rows(rows, labels[rows], way, seed, client, share) for client, rows in enumerate(clients)]
     trains = [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)]
     return trains, tests
@@ -169,12 +171,12 @@ def own_test_rows(
 def given_test_rows(
     clients: Sequence[Rows], names: Sequence[str], for_test: NDArray[np.bool_]
 ) -> tuple[list[Rows], list[Rows]]:
-    """Training and test rows per client where the data says which rows are for testing."""
+    """Training and test rows per client if the data marks its test rows."""
     for name, rows in zip(names, clients, strict=True):
         if for_test[rows].all():
             raise DataError(
-                f"every client needs a row to train on; {name} has {len(rows)}, all for testing; "
-                'set task.test = "matched" to split the rows anew, or take this client out of the data'
+                f"every client needs a training row, but all {len(rows)} rows of {name} are test rows; "
+                'set task.test = "matched" to split the rows anew, or remove this client from the data'
             )
     return [rows[~for_test[rows]] for rows in clients], [rows[for_test[rows]] for rows in clients]
 
@@ -182,23 +184,23 @@ def given_test_rows(
 def validation_rows(clients: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:
     """Training and validation rows per client: a share of its rows at random, but never all of them.
 
-    A share that is too small for any row is a mistake, and not the same as none.
+    A share that is too small for any row is an error, not the same as 0.
     """
     if share == 0:
         return list(clients), [np.empty(0, dtype=np.int64) for _ in clients]
-    kept = [client_validation_rows(rows, share, seed, client) for client, rows in enumerate(clients)]
-    if not any(map(len, kept)):
+    held_rows = [client_validation_rows(rows, share, seed, client) for client, rows in enumerate(clients)]
+    if not any(map(len, held_rows)):
         raise DataError(
-            f"task.validation = {share:g} keeps no row of any client: the largest of {len(clients)} has "
+            f"task.validation = {share:g} gives no client a validation row: the largest of {len(clients)} has "
             f"{max(map(len, clients))} training rows; raise task.validation or set it to 0"
         )
-    return [np.setdiff1d(rows, held) for rows, held in zip(clients, kept, strict=True)], kept
+    return [np.setdiff1d(rows, held) for rows, held in zip(clients, held_rows, strict=True)], held_rows
 
 
 def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """`total` things dealt in proportion to the shares: whole parts first, the rest to the largest remainders.
+    """Distribute `total` items in proportion to the shares: integer parts first, the rest by the largest remainders.
 
-    Equal remainders are ranked at random, so that no client wins them all. A share of 0 gets nothing.
+    Equal remainders are ranked at random, so that no client gets them all. A share of 0 gets nothing.
     """
     counts, rest = np.divmod(total * shares, shares.sum())
     order = np.lexsort((rng.permutation(len(shares)), -rest))
@@ -207,10 +209,10 @@ def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDA
 
 
 def client_test_rows(rows: Rows, labels: NDArray[np.int64], way: TestWay, seed: int, client: int, share: float) -> Rows:
-    """A share of the rows, rounded: of a fifth, below 3 rows none, so that at least one is left to train on.
+    """Draw a share of the rows, rounded: a fifth of 1 or 2 rows is 0, so that one is left for training.
 
-    The random way rounds as LEAF does, training rows down but to no less than one; so did each of the 300 writers
-    whose split by LEAF we have.
+    `random` rounds training rows down as LEAF does, but to no less than one; this matches LEAF's split of all 300
+    writers that we have.
     """
     total = round(share * len(rows))
     if way == "slices":
@@ -226,6 +228,6 @@ def client_test_rows(rows: Rows, labels: NDArray[np.int64], way: TestWay, seed: 
 
 
 def client_validation_rows(rows: Rows, share: float, seed: int, client: int) -> Rows:
-    """A share of the client's rows at random, but never all of them."""
+    """Draw a share of the client's rows at random, but never all of them."""
     count = max(0, min(round(share * len(rows)), len(rows) - 1))
     return np.sort(generator(seed, "validation rows", client).permutation(rows)[:count])

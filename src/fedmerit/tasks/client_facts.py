@@ -1,4 +1,4 @@
-"""Facts of clients' own from a configuration: a CSV file with a line per client, or columns."""
+"""Facts about clients from a configuration: a CSV file with a line per client, or columns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
 
 
 def with_facts(federation: Federation, config: FactsConfig | None) -> Federation:
-    """The federation with its clients' own facts, where the configuration has some."""
+    """Return the federation with its clients' facts, if the configuration has any."""
     return federation if config is None else replace(federation, facts=client_facts(config, federation.names))
 
 
 def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
-    """The facts of one client, where nobody else's are wanted."""
+    """Return the facts of one client only."""
     if config.file:
         columns = _read(config, {client: name})
         return {fact: values[0] for fact, values in columns.items()}
@@ -33,15 +33,15 @@ def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, floa
 
 
 def client_facts(config: FactsConfig, names: Sequence[str]) -> Columns:
-    """Columns with a number or a word per client, in the order of the clients."""
+    """Return columns with a number or a word per client, in client order."""
     columns = _read(config, dict(enumerate(names))) if config.file else config.columns
     for name, values in columns.items():
         if name in FACTS:
-            raise DataError(
-                f"[facts]: {name!r} is a fact that clients measure themselves; give the column another name"
-            )
+            raise DataError(f"[facts]: {name!r} is the name of a fact that clients measure; rename the column")
         if len(values) != len(names):
-            raise DataError(f"[facts]: column {name!r} has {len(values)} values for {len(names)} clients")
+            raise DataError(
+                f"[facts]: column {name!r} needs one value for each of {len(names)} clients (got {len(values)})"
+            )
     return columns
 
 
@@ -61,29 +61,29 @@ def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
     places = _places(table, who, names)
     columns = {header: _values(table, header) for header in table.header if header != who}
     if not columns:
-        raise TableError(f"{table.source} has no column beside {who!r}: there is no fact in it")
+        raise TableError(f"{table.source} has only the column {who!r}; add a column with a fact")
     return {header: tuple(values[place] for place in places) for header, values in columns.items()}
 
 
 def _places(table: DelimitedTable, who: str, names: Mapping[ClientId, str]) -> list[int]:
-    """The line of each client, by its name or number."""
+    """Line of each client, by its name or number."""
     written = table.texts(who)
     if twice := sorted({name for name in written if written.count(name) > 1}):
-        raise TableError(f"{table.source}: a client has one line; {twice[0]!r} has several")
+        raise TableError(f"{table.source} needs one line per client (client {twice[0]!r} has several)")
     lines = {name: place for place, name in enumerate(written)}
-    found = [lines.get(name, lines.get(str(number))) for number, name in names.items()]
-    missing = [name for name, place in zip(names.values(), found, strict=True) if place is None]
+    numbers = [lines.get(name, lines.get(str(number))) for number, name in names.items()]
+    missing = [name for name, place in zip(names.values(), numbers, strict=True) if place is None]
     if missing:
         few = ", ".join(missing[:3])
         raise TableError(
-            f"{table.source}: {len(missing)} of {len(names)} clients have no line: {few}; column {who!r} has their "
-            f"names or their numbers, from 0; got {', '.join(written[:3])}"
+            f"{table.source} has no line for {len(missing)} of {len(names)} clients: {few}; column {who!r} must have "
+            f"their names or their numbers, from 0 (got {', '.join(written[:3])})"
         )
-    return [place for place in found if place is not None]
+    return [place for place in numbers if place is not None]
 
 
 def _values(table: DelimitedTable, header: str) -> list[float | str]:
-    """Numbers where all are, else words; a number below 0 is an error."""
+    """Numbers if all cells are numbers, otherwise words; a number below 0 is an error."""
     try:
         table.numbers(header)
     except TableError:

@@ -1,4 +1,4 @@
-"""The values of a task's data: `Raw` as it is read, `Federation` as it is spread over clients, and its two halves."""
+"""Data of a task: `Raw` as read, `Federation` as distributed over clients, and its client and server halves."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """To whom each row belongs by nature, and the word for such a client (`writer`, `person`).
+    """Natural owner of each row, and the word for such a client (`writer`, `person`).
 
-    Where the data names its people, `names[value]` is the name of the one with that value.
+    If the data names its owners, `names[value]` is the name of the owner with that value.
     """
 
     word: str
@@ -40,16 +40,16 @@ class Ids:
     names: tuple[str, ...] | None = None
 
     def name(self, value: int) -> str:
-        """The client's name."""
+        """Return the client's name."""
         return f"{self.word} {value}" if self.names is None else self.names[value]
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A data set in file order: images (N, height, width, channels) as uint8, labels, attributes, ids where known.
+    """A data set in file order: images (N, height, width, channels) as uint8, labels, attributes, and ids if known.
 
-    `for_test` marks the rows that the makers of the data keep for testing, each among its own client's rows.
-    `target` says what the labels are; of a number `classes` is 1, of several labels how many there are.
+    `for_test` marks the published test rows of each client. `target` is the kind of the labels; `classes` is 1 for a
+    number, and the number of labels for several labels.
     """
 
     x: NDArray[Any]
@@ -68,13 +68,13 @@ class Raw:
             columns["marks of test rows"] = self.for_test
         check_columns(len(self.x), columns)
         if len(self.x) == 0:
-            raise DataError("a data set needs at least one row; got none")
+            raise DataError("a data set needs at least one row (got none)")
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Raw:
-        """These rows alone."""
+        """Return only these rows."""
         ids = None if self.ids is None else replace(self.ids, values=self.ids.values[rows])
         for_test = None if self.for_test is None else self.for_test[rows]
         attributes = _rows_of(self.attributes, rows)
@@ -82,7 +82,7 @@ class Raw:
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """The class of each row, in proportion to which test rows are drawn; of labels, which of them it has."""
+        """Class of each row, for stratified test rows; for labels, the combination of a row."""
         if self.target == "number":
             return np.zeros(len(self.y), dtype=np.int64)
         if self.target == "labels":
@@ -90,18 +90,23 @@ class Raw:
         return self.y
 
     def samples(self, rows: NDArray[np.int64]) -> Samples:
-        """A copy of these rows as somebody's samples."""
+        """Copy these rows into samples."""
         return Samples(self.x[rows], self.y[rows], self.classes, _rows_of(self.attributes, rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows of all clients, one after the other; client i owns rows `offsets[i]:offsets[i + 1]`.
+    """Rows of all clients, concatenated; client i owns rows `offsets[i]:offsets[i + 1]`.
 
-    Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features). Lists and
-    tensors become arrays. Lengths are checked here, values when a `Federation` is made of it.
+    x            images (N, height, width, channels) as uint8, or features (N, features) as float32
+    y            labels (N,), or (N, labels) of 0 and 1
+    offsets      the first row of each client, and the number of rows at the end
+    attributes   columns of further values per row, by name
 
-    >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
+    Lists and tensors become arrays. Lengths are checked here, values when a `Federation` is built.
+
+    >>> x, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
+    >>> rows = Split(x, y, offsets=np.array([0, 2, 3]))
     >>> rows.sizes.tolist(), rows.samples(1, classes=2).y.tolist()
     ([2, 1], [1])
     """
@@ -128,23 +133,23 @@ class Split:
         return np.diff(self.offsets)
 
     def rows(self, client: ClientId) -> slice:
-        """The client's rows."""
+        """Return the client's rows as a slice."""
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
     def samples(self, client: ClientId, classes: int) -> Samples:
-        """A view of the client's rows."""
+        """Return a view of the client's rows."""
         rows = self.rows(client)
         return Samples(self.x[rows], self.y[rows], classes, _rows_of(self.attributes, rows))
 
     def emptied(self) -> Split:
-        """The same clients without any rows."""
-        offsets = np.zeros(len(self.offsets), dtype=np.int64)  # not zeros_like, which would write to the memory
+        """Return the same clients without any rows."""
+        offsets = np.zeros(len(self.offsets), dtype=np.int64)  # zeros_like would write to the shared memory
         return Split(self.x[:0], self.y[:0], offsets, _rows_of(self.attributes, slice(0)))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientData:
-    """The client half of a federation: one client's place and name, and its rows."""
+    """Client half of a federation: one client's number, name and rows."""
 
     id: ClientId
     name: str
@@ -158,18 +163,18 @@ class ClientData:
             check_samples(samples, f"{which} rows of {self.name}", self.target)
 
     def copied(self) -> ClientData:
-        """The same with arrays of its own, so that those of the other clients can be let go."""
+        """Return a copy with separate arrays, so that the other clients' arrays can be freed."""
         train, test, validation = map(_copied, (self.train, self.test, self.validation))
         return replace(self, train=train, test=test, validation=validation)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerData:
-    """The server half of a federation: the clients' names and the server's own rows, but no row of a client.
+    """Server half of a federation: the clients' names and the server's rows, but no row of a client.
 
-    `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
-    `report` says what was done to the data on its way in.
-    `sites` names the site of each client, where it is known.
+    limits   the largest value that a client may claim, by fact: classes of the task, rows of the federation
+    report   what was done to the data when it was read
+    sites    the site of each client, if known
     """
 
     names: tuple[str, ...]
@@ -181,21 +186,28 @@ class ServerData:
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
-"""Stands for `no validation rows` until the number of clients is known."""
+"""Stands for no validation rows until the number of clients is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Federation:
-    """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
+    """Clients and their data: rows for training, testing and validation; everything is checked.
 
-    Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
-    that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
-    says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. `target`
-    says what labels are: classes, a number, or (N, labels) of 0 and 1 (`core.targets`). `facts` are columns of the
-    clients' own facts, a number or a word per client. Tables,
-    files and arrays come in by `from_frame`, `from_csv`, `from_parquet` and `from_clients`; everything is checked.
+    Tables, files and arrays become a federation with `from_frame`, `from_csv`, `from_parquet` and `from_clients`.
 
-    >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
+    names        display names of the clients
+    train, test  rows of all clients
+    classes      the number of classes; 1 for a number, the number of labels for several labels
+    validation   rows for searches and acceptance tests; by default none
+    server       rows that only the server has, to score models on
+    sites        the site of each client, if known
+    report       what was done to the data when it was read
+    encoder      encodes later rows of a table in the same way
+    target       kind of the labels: classes, a number, or (N, labels) of 0 and 1 (`core.targets`)
+    facts        columns of facts about the clients, a number or a word per client
+
+    >>> x, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
+    >>> rows = Split(x, y, offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
     'south'
     """
@@ -237,13 +249,13 @@ class Federation:
         seed: int = 0,
         **settings: Any,
     ) -> Federation:
-        """A frame of pandas or polars, or an Arrow table; the keys are those of a table in [task] (docs/data.md).
+        """Build a federation from a pandas or polars frame, or an Arrow table; keys as in [task] (docs/your-files.md).
 
-        client      the column that says to which client a row belongs; without it `partition` and `clients` deal out
+        client      the column that names the client of each row; without it set `partition` and `clients`
         label       the column to predict; with target="labels" several of 0 and 1, with target="number" one of numbers
         attributes  columns of groups, for criteria and fairness; they are inputs too unless `features` leaves them out
-        test        the share of each client's rows to test on, drawn in proportion to its labels
-        server      rows that the server keeps and no client has
+        test        the share of each client's rows to test on, stratified by label
+        server      the number of rows that the server keeps and no client has
         """
         from fedmerit.tasks.formats.table_files import read_frame
 
@@ -259,7 +271,7 @@ class Federation:
 
     @classmethod
     def from_csv(cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any) -> Federation:
-        """A CSV file with a header, parted by commas, semicolons or tabs; settings as in `from_frame`."""
+        """Build a federation from a CSV file with a header, separated by commas, semicolons or tabs."""
         from fedmerit.tasks.formats.table_files import read_table
 
         return _table(read_table(Path(path), "csv"), seed, {"label": label, "test": 0.2} | settings)
@@ -268,7 +280,7 @@ class Federation:
     def from_parquet(
         cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any
     ) -> Federation:
-        """A Parquet file; settings as in `from_frame`."""
+        """Build a federation from a Parquet file; settings as in `from_frame`."""
         from fedmerit.tasks.formats.table_files import read_table
 
         return _table(read_table(Path(path), "parquet"), seed, {"label": label, "test": 0.2} | settings)
@@ -284,7 +296,7 @@ class Federation:
         seed: int = 0,
         **settings: Any,
     ) -> Federation:
-        """Arrays by client, {name: (x, y)} or {name: (x, y, attributes)}; `test` is a share, or arrays by client."""
+        """Build a federation from arrays {name: (x, y)} or {name: (x, y, attributes)}; `test` is a share, or arrays."""
         from fedmerit.tasks.own_data import clients_of
 
         return clients_of(clients, classes, target, test, seed, settings)
@@ -295,26 +307,26 @@ class Federation:
         return f"<Federation: {len(self.names)} clients, {rows}, {predicted}>"
 
     def samples(self, client: ClientId) -> Samples:
-        """A view of the client's training rows, with the facts of its own."""
+        """Return a view of the client's training rows, with the client's facts."""
         own = self.own_facts
         samples = self.train.samples(client, self.classes)
         return replace(samples, own=own[client]) if own else samples
 
     @property
     def own_facts(self) -> tuple[dict[str, float | str], ...]:
-        """The facts of each client's own; empty where nobody has any."""
+        """Facts of each client; empty if there are none."""
         rows = zip(*self.facts.values(), strict=True)
         return tuple(dict(zip(self.facts, row, strict=True)) for row in rows)
 
     def client(self, client: ClientId) -> ClientData:
-        """The client's half, as views of its rows."""
+        """Return the client's half, as views of its rows."""
         if not 0 <= client < len(self.names):
-            raise DataError(f"client {client} is not one of the federation's {len(self.names)}: they count from 0")
+            raise DataError(f"client must be in 0..{len(self.names) - 1} (got {client})")
         test, validation = (split.samples(client, self.classes) for split in (self.test, self.validation))
         return ClientData(client, self.names[client], self.samples(client), test, validation, self.target)
 
     def server_data(self) -> ServerData:
-        """The server's half."""
+        """Return the server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
         return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
 

@@ -1,8 +1,8 @@
-"""Task `nodes`: one client's half of a federation from its own file, by a layout agreed on before.
+"""Task `nodes`: each client's half of a federation from a local file, by an agreed layout.
 
-The layout is `[task.nodes]`. A node reads its file, fits gaps and scales to its own training rows, and splits off test
-and validation rows by the same draws as a run on one machine: the same rows and seed give the same numbers. What is
-wrong with a file is told in counts and names of columns, never in values: the server reads it, too.
+The layout is `[task.nodes]`. A node reads its file, fits imputation and scales to its training rows, and draws test and
+validation rows as a run on one machine does: the same rows and seed give the same numbers. Errors about a file give
+counts and column names, never values, because the server reads them too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), or module:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Somebody's rows before they are split: labels, groups, and inputs or the columns that become inputs."""
+    """One party's rows before the split: labels, groups, and inputs or the columns that become inputs."""
 
     y: NDArray[np.int64]
     attributes: Mapping[str, NDArray[Any]]
@@ -46,7 +46,7 @@ class Party:
 
 
 def node_data(config: TaskConfig, seed: int, client: ClientId, source: str) -> ClientData:
-    """The half of the client whose rows `source` holds."""
+    """Return the half of the client whose rows are in `source`."""
     nodes = layout_of(config)
     party = _party(config, nodes, source)
     places = np.arange(len(party.y), dtype=np.int64)
@@ -66,7 +66,7 @@ def _samples(party: Party, nodes: NodesConfig, x: NDArray[Any], rows: NDArray[np
 
 
 def server_data(config: TaskConfig, seed: int) -> ServerData:
-    """Names and layout, and rows of the server's own where it has a file of them; no row of a node."""
+    """Return names and layout, and the server's rows if it has a file; no row of a node."""
     nodes = layout_of(config)
     limits = {"labels": float(nodes.labels)} | ({"samples": float(nodes.most_rows)} if nodes.most_rows else {})
     rows = None
@@ -78,7 +78,7 @@ def server_data(config: TaskConfig, seed: int) -> ServerData:
 
 
 def shape_of(config: TaskConfig) -> tuple[int, int]:
-    """Inputs and classes."""
+    """Numbers of inputs and classes."""
     nodes = layout_of(config)
     if nodes.shape:
         return int(np.prod(nodes.shape)), nodes.labels
@@ -86,41 +86,45 @@ def shape_of(config: TaskConfig) -> tuple[int, int]:
 
 
 def layout_of(config: TaskConfig) -> NodesConfig:
-    """[task.nodes], once its names are known to go with those of [task]."""
+    """Return [task.nodes] after a check against [task]."""
     nodes = config.nodes
     if nodes is None:
-        raise ConfigError(f"task.data = {DATA!r} needs [task.nodes]")
+        raise ConfigError(f"task.data = {DATA!r} needs [task.nodes]; add the section (docs/flower.md)")
     if nodes.shape:
         given = [key for key in ("label", "attributes", "features") if getattr(config, key)]
         if given:
-            raise ConfigError(f"task.{given[0]} names a column, and [task.nodes] has a shape instead of columns")
+            raise ConfigError(
+                f"task.{given[0]} names a column, but [task.nodes] has a shape instead of columns; remove it"
+            )
         return nodes
     if not config.label or config.label in nodes.columns:
-        raise ConfigError("task.label names the column to predict, which task.nodes.columns does not list")
+        raise ConfigError("task.label must name the column to predict, and task.nodes.columns must not list it")
     unknown = [name for name in (*config.features, *config.attributes) if name not in nodes.columns]
     if unknown:
-        raise ConfigError(f"task.nodes.columns lists every column of features and attributes, and not {unknown[0]!r}")
+        raise ConfigError(
+            f"task.nodes.columns must list every column of features and attributes (missing: {unknown[0]!r})"
+        )
     return nodes
 
 
 def _layout(config: TaskConfig, nodes: NodesConfig) -> list[Column]:
-    """The columns to learn from, not fitted to anybody's numbers."""
+    """Columns to learn from, not yet fitted."""
     names = config.features or tuple(nodes.columns)
     words = {name: kinds for name, kinds in nodes.columns.items() if kinds != NUMBER}
     return [Column(name, tuple(words.get(name, ()))) for name in names]
 
 
 def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:
-    """What the source holds, checked against the layout."""
-    found = _read(nodes, source)
-    if isinstance(found, Table) != bool(nodes.columns):
+    """Read the source and check it against the layout."""
+    data = _read(nodes, source)
+    if isinstance(data, Table) != bool(nodes.columns):
         wanted, got = ("a table", "arrays") if nodes.columns else ("arrays", "a table")
-        raise DataError(f"[task.nodes] describes {wanted}, and this node's data is {got}")
-    return _of_table(config, nodes, found) if isinstance(found, Table) else found
+        raise DataError(f"[task.nodes] describes {wanted}, but this node's data is {got}; change one of the two")
+    return _of_table(config, nodes, data) if isinstance(data, Table) else data
 
 
 def _read(nodes: NodesConfig, source: str) -> Table | Party:
-    """A table, or arrays; of a file an error says the name, and not where it lies: the server reads it, too."""
+    """Read a table or arrays; errors give a file's name without its folder, because the server reads them too."""
     path = Path(source).expanduser()
     name = path.name.lower()
     try:
@@ -134,14 +138,14 @@ def _read(nodes: NodesConfig, source: str) -> Table | Party:
     if is_own(source):
         value = import_own("data", source, "a function that returns a frame, or inputs and labels")()
         return _of_arrays(nodes, value) if isinstance(value, tuple | list) else read_frame(value)
-    raise DataError(f"a node's data is {FORMS}; got {path.name!r}, which is none of these or not there")
+    raise DataError(f"a node's data must be {FORMS}; {path.name!r} is missing or another kind of file")
 
 
 def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
     label = str(config.label)
     lacking = [name for name in (label, *nodes.columns) if name not in table.columns]
     if lacking:
-        raise DataError(f"[task.nodes] lists columns that this node's table lacks: {', '.join(lacking)}")
+        raise DataError(f"this node's table lacks columns of [task.nodes]: {', '.join(lacking)}")
     keep = ~is_missing(table.columns[label])
     if config.missing == "drop":
         for column in _layout(config, nodes):
@@ -155,13 +159,13 @@ def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
 
 def _check_column(name: str, values: NDArray[Any], number: bool) -> None:
     if number and values.dtype == object and not is_missing(values).all():
-        raise DataError(f"column {name} is a number in [task.nodes], and this node's holds words")
+        raise DataError(f"column {name} is a number in [task.nodes], but this node's column contains words")
     if values.dtype != object and np.isinf(values).any():
-        raise DataError(f"values are finite or missing; column {name} holds infinity")
+        raise DataError(f"column {name} contains infinity; values must be finite or missing")
 
 
 def _classes(nodes: NodesConfig, label: str, values: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels by number; each is one that all nodes agreed on."""
+    """Turn labels into class numbers; every label must be in the layout."""
     if isinstance(nodes.classes, int):
         kinds: list[Any] = [float(place) for place in range(nodes.classes)]
     else:
@@ -169,24 +173,26 @@ def _classes(nodes: NodesConfig, label: str, values: NDArray[Any]) -> NDArray[np
     places = {kind: place for place, kind in enumerate(kinds)}
     y = np.array([places.get(value, -1) for value in values.tolist()], dtype=np.int64)
     if (y < 0).any():
-        raise DataError(f"{int((y < 0).sum())} rows have a label {label} that task.nodes.classes does not list")
+        raise DataError(
+            f"{int((y < 0).sum())} rows have a label {label} that is not in task.nodes.classes; add it there"
+        )
     return y
 
 
 def _groups(name: str, values: NDArray[Any], nodes: NodesConfig) -> NDArray[np.uint8]:
-    """An attribute's groups: the place of a word in the layout, whole numbers as they are; unlisted words come last."""
+    """Turn an attribute into groups: the place of a word in the layout, or the integer itself; unlisted words last."""
     kinds, gaps = nodes.columns[name], is_missing(values)
     if isinstance(kinds, tuple):
         places = {kind: place for place, kind in enumerate(kinds)}
         return np.array([places.get(word, len(kinds)) for word in as_words(values).tolist()], dtype=np.uint8)
-    known = values[~gaps].astype(np.float64)
-    if gaps.any() or ((known < 0) | (known >= MOST_GROUPS) | (known % 1 != 0)).any():
-        raise DataError(f"attribute {name} is a whole number below {MOST_GROUPS} in every row, or words in the layout")
-    return known.astype(np.uint8)
+    numbers = values[~gaps].astype(np.float64)
+    if gaps.any() or ((numbers < 0) | (numbers >= MOST_GROUPS) | (numbers % 1 != 0)).any():
+        raise DataError(f"attribute {name} must be an integer below {MOST_GROUPS} in every row, or words in the layout")
+    return numbers.astype(np.uint8)
 
 
 def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray[np.int64]) -> NDArray[Any]:
-    """Inputs of all rows; gaps and scales by the training rows alone."""
+    """Encode all rows; imputation and scales use the training rows only."""
     if party.x is not None:
         return party.x
     assert party.columns is not None  # a party has one of the two
@@ -198,37 +204,39 @@ def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray
             values[column.name] = as_words(cells)
         else:
             numbers = cells if cells.dtype != object else np.full(len(cells), np.nan)
-            known = [numbers[train]]
-            columns.append(fit_numbers(column.name, known, config.standardise == "client", median_of_medians(known)))
+            training_values = [numbers[train]]
+            columns.append(
+                fit_numbers(
+                    column.name, training_values, config.standardise == "client", median_of_medians(training_values)
+                )
+            )
             values[column.name] = numbers
     return encode(columns, values, 0)
 
 
 def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:
-    """Arrays that fit the layout."""
+    """Check arrays against the layout."""
     x, y, attributes = as_rows(arrays, "rows of this node")
     if x.shape[1:] != nodes.shape or not len(x):
-        raise DataError(f"rows have the shape {nodes.shape} in [task.nodes]; this node has {len(x)} of {x.shape[1:]}")
+        raise DataError(f"rows must have shape {nodes.shape} of [task.nodes] (this node has {len(x)} of {x.shape[1:]})")
     check_samples(Samples(x, y, nodes.labels, attributes), "rows of this node")
     return Party(y, attributes, x)
 
 
 def _load(config: TaskConfig, seed: int) -> NoReturn:
     raise ConfigError(
-        'with task.data = "nodes" the rows lie with the nodes, and nobody can load them all; run it on SuperNodes: '
-        "fedmerit flower CONFIG.toml (docs/flower.md); to simulate on this machine, use a table of all rows"
+        'task.data = "nodes" cannot be loaded on one machine, because the rows are on the nodes; run it on SuperNodes: '
+        "fedmerit flower run CONFIG.toml (docs/flower.md); to simulate it here, use a table of all rows"
     )
 
 
 def _load_client(config: TaskConfig, seed: int, client: ClientId) -> NoReturn:
-    raise ConfigError(
-        "this node was not told where its rows are; start it with --node-config \"data='FILE' name='NAME'\""
-    )
+    raise ConfigError("this node has no data; start it with --node-config \"data='FILE' name='NAME'\"")
 
 
 NODES = TaskSpec(
     name=DATA,
-    about="rows that lie with their nodes; names and layout in [task.nodes]",
+    about="rows that stay on their nodes; names and layout in [task.nodes]",
     load=_load,
     models=("mlp", "linear"),
     partitions=("natural",),

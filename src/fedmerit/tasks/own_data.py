@@ -1,4 +1,4 @@
-"""Data of one's own in Python: tables and arrays as a federation; `Federation.from_...` calls these."""
+"""User data in Python: tables and arrays as a federation; `Federation.from_...` calls these."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.table import TABLE, table_federation
 
 Arrays: TypeAlias = tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]
-"""A client's inputs and labels, and attributes where there are any."""
+"""A client's inputs, labels and optional attributes."""
 
 
 def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
-    """The federation of a table, with the keys of [task] as settings."""
+    """Build the federation of a table, with the keys of [task] as settings."""
     if "tolerance" in settings:
-        raise DataError("tolerance belongs to the learner: TorchLearner(build, target=Number(tolerance=...))")
+        raise DataError("tolerance is a setting of the learner: use TorchLearner(build, target=Number(tolerance=...))")
     config = validate(TaskConfig, {"data": f"{PREFIX}{table.source}", **_plain(settings)}, "task")
     return table_federation(table, config, TABLE, seed)
 
@@ -40,15 +40,15 @@ def clients_of(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Federation:
-    """The federation of arrays by client; a share of each one's rows is for testing, or rows of their own are."""
+    """Build the federation of arrays by client; `test` is a share of each client's rows, or separate arrays."""
     if not clients:
-        raise DataError("a federation has at least one client; got none")
+        raise DataError("a federation needs at least one client (got none)")
     parts = {str(name): _client(str(name), arrays, target) for name, arrays in clients.items()}
     raw = _joined(parts, classes, target)
     if not isinstance(test, Mapping):
         return _dealt(raw, test, seed, settings)
     if set(test) != set(clients):
-        raise DataError(f"test rows are of the same clients; {', '.join(sorted(set(test) ^ set(clients)))} differ")
+        raise DataError(f"test needs rows of the same clients ({', '.join(sorted(set(test) ^ set(clients)))} differ)")
     federation = _dealt(raw, 0.0, seed, settings)
     tests = {name: _client(name, test[name], target) for name in federation.names}
     rows = _joined(tests, raw.classes, target)
@@ -59,24 +59,24 @@ def clients_of(
 def _dealt(raw: Raw, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
     config = settle(validate(TaskConfig, {"data": PREFIX, "test": "matched", **_plain(settings)}, "task"), TABLE)
     if not 0 <= test < 1:
-        raise DataError(f"test is the share of each client's rows to test on, from 0 to below 1; got {test}")
+        raise DataError(f"test must be the share of each client's rows to test on, 0 to below 1 (got {test})")
     return build_federation(raw, None, config, TABLE, seed, random_share=test)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """As TOML would have them: a list is no tuple for strict sections, and None is not given."""
+    """Settings as in TOML: None is left out."""
     return {key: value for key, value in settings.items() if value is not None}
 
 
 def _client(name: str, arrays: Any, target: TargetKind) -> Samples:
-    """One client's rows, checked while it is known whose they are."""
+    """Check one client's rows, while errors can still name the client."""
     x, y, attributes = as_rows(arrays, f"rows of {name}")
     if target == "number" and y.dtype.kind == "i":
         y = y.astype(np.float64)
     if x.ndim < 2 or y.ndim != (2 if target == "labels" else 1) or not len(x):
         shape = "(N, labels)" if target == "labels" else "(N,)"
         raise DataError(
-            f"a client has rows (N, ...) and labels {shape}, at least one of each; {name!r} has {x.shape} and {y.shape}"
+            f"a client needs rows (N, ...) and labels {shape}, at least one ({name!r} has {x.shape} and {y.shape})"
         )
     samples = Samples(x, y, _count(y, target), attributes)
     check_samples(samples, f"rows of {name}", target)
@@ -84,21 +84,21 @@ def _client(name: str, arrays: Any, target: TargetKind) -> Samples:
 
 
 def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKind) -> Raw:
-    """All clients' rows, one after the other."""
+    """Concatenate all clients' rows."""
     shapes = {part.x.shape[1:] for part in parts.values()}
-    known = {frozenset(part.attributes) for part in parts.values()}
-    if len(shapes) > 1 or len(known) > 1:
-        raise DataError(f"all clients have rows of one shape and the same attributes; got {shapes or known}")
+    attribute_sets = {frozenset(part.attributes) for part in parts.values()}
+    if len(shapes) > 1 or len(attribute_sets) > 1:
+        raise DataError(f"all clients need rows of one shape and the same attributes (got {shapes or attribute_sets})")
     if target == "labels" and len({part.classes for part in parts.values()}) > 1:
-        raise DataError("all clients have the same labels; they have different numbers of them")
+        raise DataError("all clients need the same number of labels (got different numbers)")
     y = np.concatenate([part.y for part in parts.values()])
-    found = len(np.unique(y)) if target == "classes" else _count(y, target)
-    if classes not in (None, found) and target != "classes":
-        raise DataError(f"classes={classes} has no effect with target={target!r}; leave it out")
-    number = found if classes is None else classes
+    count = len(np.unique(y)) if target == "classes" else _count(y, target)
+    if classes not in (None, count) and target != "classes":
+        raise DataError(f"classes={classes} has no effect with target={target!r}; remove it")
+    number = count if classes is None else classes
     check_labels(y, number, "clients", target)
     attributes = {
-        name: np.concatenate([part.attributes[name] for part in parts.values()]) for name in next(iter(known))
+        name: np.concatenate([part.attributes[name] for part in parts.values()]) for name in next(iter(attribute_sets))
     }
     owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts.values()])
     x = np.concatenate([part.x for part in parts.values()])
@@ -106,7 +106,7 @@ def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKin
 
 
 def _count(labels: NDArray[Any], target: TargetKind) -> int:
-    """Classes up to the largest label, or labels; 1 where the target is a number."""
+    """Number of classes up to the largest label, or of labels; 1 for a number."""
     if target == "number":
         return 1
     if target == "labels":

@@ -1,6 +1,6 @@
-"""Partitions: which training rows each client holds.
+"""Partitions: distribute the training rows over clients.
 
-`iid`, `shards` and `dirichlet` give the rows that the partitioners of flwr-datasets 0.6 give.
+`iid`, `shards` and `dirichlet` give the same rows as the partitioners of flwr-datasets 0.6.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fedmerit.tasks.registry import MADE, SENSITIVE, TASKS, find_task
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
 ATTEMPTS = 11
-"""Of a Dirichlet partition until every client has a row: one and ten more, as in flwr-datasets."""
+"""Attempts of a Dirichlet partition until every client has a row: one and ten more, as in flwr-datasets."""
 
 
 class Parts(NamedTuple):
-    """Each client's rows, rising, and its name."""
+    """Each client's rows in ascending order, and its name."""
 
     rows: list[Rows]
     names: tuple[str, ...]
@@ -39,10 +39,10 @@ def partition(
     seed: int,
     attributes: Mapping[str, NDArray[Any]] = NO_ATTRIBUTES,
 ) -> Parts:
-    """Spread the rows as `config.partition` says; every client gets one or more, and but for `label-draws` no row goes
-    to two clients.
+    """Distribute the rows as `config.partition` says; every client gets one or more.
 
-    `clients` may be None for natural partitions only: all who are in the data.
+    Except with `label-draws`, no row goes to two clients. `clients` may be None only for natural partitions: all owners
+    in the data.
     """
     if config.partition == "natural":
         return _natural(ids, clients, seed)
@@ -60,11 +60,11 @@ def partition(
 
 
 def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int) -> list[Rows]:
-    # Shuffled first, since blocks are cut out of this order and files may be sorted (CelebA's is, by person).
+    # Shuffled first, because blocks are cut from this order and files may be sorted (CelebA's is, by person).
     order = generator(seed, "partition order").permutation(len(labels))
     match config.partition:
         case "iid":
-            return np.array_split(order, clients)  # the first ones are larger by a row where it does not come out even
+            return np.array_split(order, clients)  # the first clients get one row more if it does not divide
         case "shards":
             return _shards(labels, order, clients, config.shards, seed)
         case "dirichlet" | "attribute" | "attribute-label":
@@ -77,18 +77,18 @@ def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int
 
 
 def _codes(labels: NDArray[np.int64], attributes: Mapping[str, NDArray[Any]], config: TaskConfig) -> NDArray[np.int64]:
-    """What takes the place of the label in a Dirichlet partition: the attribute's value, or that and the label."""
+    """Stand-in for the label in a Dirichlet partition: the attribute's value, or attribute and label."""
     columns = [] if config.partition == "attribute" else [labels]
     for name in config.attribute.split("+"):
         if name not in attributes:
-            known = ", ".join(sorted(attributes)) or "none"
-            raise DataError(f"partition {config.partition!r} needs the attribute {name!r}; the data has: {known}")
+            names = ", ".join(sorted(attributes)) or "none"
+            raise DataError(f"partition {config.partition!r} needs the attribute {name!r}; the data has: {names}")
         columns.append(attributes[name])
     return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, seed: int) -> list[Rows]:
-    """Equal shards of the rows sorted by label, dealt at random; rows beyond clients x shards x size are left out."""
+    """Assign equal shards of the rows, sorted by label, at random; rows beyond clients x shards x size are unused."""
     if len(labels) < clients * shards:
         raise DataError(
             f"partition 'shards' needs a row per shard: {clients} clients with {shards} shards each, "
@@ -102,7 +102,7 @@ def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, s
 
 
 def _dirichlet(labels: NDArray[np.int64], order: Rows, clients: int, alpha: float, seed: int) -> list[Rows]:
-    """Each label's rows in shares p ~ Dirichlet(alpha, ..., alpha); drawn anew while a client stays empty.
+    """Split each label's rows in shares p ~ Dirichlet(alpha, ..., alpha); repeat while a client is empty.
 
     Client k gets the rows between the places floor(n (p_1 + ... + p_k-1)) and floor(n (p_1 + ... + p_k)) of n.
     """
@@ -115,30 +115,30 @@ def _dirichlet(labels: NDArray[np.int64], order: Rows, clients: int, alpha: floa
         if all(map(len, parts)):
             return parts
     raise DataError(
-        f"partition 'dirichlet' must give every client a row, and ten draws did not: {clients} clients, "
+        f"partition 'dirichlet' left a client without rows in {ATTEMPTS} draws: {clients} clients, "
         f"{len(labels)} training rows, alpha {alpha:g}; raise task.alpha or lower task.clients"
     )
 
 
 def _label_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequence[int]], seed: int) -> list[Rows]:
-    """Clients in consecutive groups, each group's rows spread evenly at random over its clients."""
+    """Put clients in consecutive groups, and distribute each group's rows evenly at random over its clients."""
     _check_groups(labels, clients, groups)
     parts: list[Rows] = []
     for number, (group, count) in enumerate(zip(groups, group_sizes(clients, len(groups)), strict=True)):
         rows = np.flatnonzero(np.isin(labels, group))
         if len(rows) < count:
             raise DataError(
-                f"group {list(group)} has {len(rows)} training rows for {count} clients; lower task.clients"
+                f"label group {list(group)} has {len(rows)} training rows for {count} clients; lower task.clients"
             )
         parts += np.array_split(generator(seed, "partition", number).permutation(rows), count)
     return parts
 
 
 def _label_draws(labels: NDArray[np.int64], clients: int, config: TaskConfig, seed: int) -> list[Rows]:
-    """Clients in consecutive groups; each draws its rows from its group's labels, counts per label at random [M2F].
+    """Put clients in consecutive groups; each draws rows of its group's labels, with random counts per label [M2F].
 
-    Shares of the labels come from a Dirichlet distribution. Clients draw apart from each other, so a row may be with
-    several: 20 sets of 1,500 rows each do not exist in the 29,906 of M2F's second group [M2F].
+    Shares of the labels come from a Dirichlet distribution. Clients draw independently, so a row may be with several:
+    20 disjoint sets of 1,500 rows do not exist in the 29,906 rows of M2F's second group [M2F].
     """
     groups = config.groups
     _check_groups(labels, clients, groups)
@@ -156,7 +156,7 @@ def _label_draws(labels: NDArray[np.int64], clients: int, config: TaskConfig, se
 def _draw_labels(
     labels: NDArray[np.int64], group: Sequence[int], size: int, alpha: float, random: np.random.Generator
 ) -> Rows:
-    """`size` rows with these labels in shares from a Dirichlet distribution; a label that runs out is made up for."""
+    """Draw `size` rows with these labels in Dirichlet shares; other labels replace one that runs out."""
     rows = {label: random.permutation(np.flatnonzero(labels == label)) for label in group}
     counts = random.multinomial(size, random.dirichlet([alpha] * len(group)))
     drawn = [part[:count] for part, count in zip(rows.values(), counts, strict=True)]
@@ -164,42 +164,42 @@ def _draw_labels(
     lacking = size - sum(map(len, drawn))
     if lacking > len(rest):
         raise DataError(
-            f"partition 'label-draws' gives a client {lacking} rows of which there are {len(rest)}; lower task.size"
+            f"partition 'label-draws' needs {lacking} more rows for a client, but {len(rest)} are left; lower task.size"
         )
     return np.concatenate([*drawn, random.permutation(rest)[:lacking]])
 
 
 def group_sizes(clients: int, groups: int) -> list[int]:
-    """How many clients each group has: as even as can be, the first ones the larger."""
+    """Number of clients per group: as equal as possible, the first groups larger."""
     return [len(block) for block in np.array_split(np.arange(clients), groups)]
 
 
 def _check_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequence[int]]) -> None:
     named = [label for group in groups for label in group]
     lists = [list(group) for group in groups]
-    known = np.unique(labels).tolist()
+    present = np.unique(labels).tolist()
     rule = "a partition by label groups needs task.groups such as [[1, 2, 3], [0, 4]]"
     if not groups or not all(groups):
-        raise ConfigError(f"{rule}: one list of labels per group, none empty; got {lists}")
+        raise ConfigError(f"{rule}: one list of labels per group, none empty (got {lists})")
     if len(set(named)) != len(named):
-        raise ConfigError(f"{rule}: each label in one group only; got {lists}")
-    if not set(named) <= set(known):
-        raise ConfigError(f"{rule}: labels of the data, which are {known}; got {lists}")
+        raise ConfigError(f"{rule}: each label in one group only (got {lists})")
+    if not set(named) <= set(present):
+        raise ConfigError(f"{rule}: only labels of the data, {present} (got {lists})")
     if clients < len(groups):
-        raise ConfigError(f"{rule}: at least one client per group; got {clients} clients, {len(groups)} groups")
+        raise ConfigError(f"{rule}: at least one client per group (got {clients} clients, {len(groups)} groups)")
 
 
 def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
-    """One client per id, in the order of the ids; with a number, that many chosen at random.
+    """Make one client per id, in the order of the ids; with a number, that many at random.
 
-    As NaturalIdPartitioner of flwr-datasets does.
+    This equals NaturalIdPartitioner of flwr-datasets.
     """
     if ids is None:
         raise no_ids()
     people = np.unique(ids.values)
     if clients is not None and clients > len(people):
         raise DataError(
-            f"more clients than the data has: task.clients = {clients}, and there are {len(people)} with the id "
+            f"there are more clients than owners: task.clients = {clients}, but the data has {len(people)} with the id "
             f"{ids.word!r}; set task.clients to {len(people)} or fewer"
         )
     chosen = np.sort(generator(seed, "partition").permutation(people)[:clients])
@@ -211,9 +211,9 @@ def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
 
 
 def no_ids() -> ConfigError:
-    """The error for natural partitions of data that has no ids."""
+    """Error for natural partitions of data without ids."""
     having = ", ".join(name for name in TASKS if "natural" in find_task(name).partitions)
     return ConfigError(
-        f"partition 'natural' needs data that says to whom each row belongs, which this has not; "
-        f"tasks that have it: {having}; or set task.partition to one of {', '.join(MADE)}"
+        f"partition 'natural' needs data with an owner for each row, which this task lacks; "
+        f"use one of the tasks {having}, or set task.partition to one of {', '.join(MADE)}"
     )

@@ -1,6 +1,6 @@
-"""Tasks by name: the closed table, and what is made of a name: federation, learner, task, and the halves of a task.
+"""Tasks by name: the closed table, and how a name becomes a federation, a learner, a task and its halves.
 
-A task's module is imported when the task is asked for, so that loading one data set does not import the others.
+A task's module is imported on first use, so that loading one data set does not import the rest.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 
 MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
-"""The partitions that can be made of any labelled data; `natural` needs ids besides."""
+"""Partitions of any labelled data; `natural` also needs ids."""
 
 SENSITIVE = ("attribute", "attribute-label")
-"""Those for data that has attributes."""
+"""Partitions of data with attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """A task by name: where its data comes from, how it may be spread over clients, which models learn it.
+    """A task by name: its data, the partitions it supports, and its models.
 
-    name: what `task.data` says.
-    about: one line for `fedmerit tasks`.
-    load: the whole federation, from the [task] settings and the run's seed.
-    models: names of models; the first is the default.
-    partitions: how the data may be spread; the first is the default.
-    clients: the default number for made partitions; None means as many as there are people in the data.
-    learner: makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
-    test: how clients are tested by default.
-    load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
-        the clients. Without them both load the whole federation and keep their half of it.
-    shape: inputs and classes of the data, for models whose size depends on them.
-    target: what these models predict; without it, classes.
+    name                      value of `task.data`
+    about                     one line for `fedmerit list tasks`
+    load                      builds the whole federation from the [task] settings and the run's seed
+    models                    names of models; the first is the default
+    partitions                supported partitions; the first is the default
+    clients                   default number of clients; None: the number of natural owners in the data
+    learner                   builds the learner of a model; by default the models of `fedmerit.learn.models`
+    test                      default test split
+    load_client, load_server  one client's half and the server's half of what `load` returns, for data that stays on
+                              the clients; by default both load the whole federation and keep their half
+    shape                     numbers of inputs and classes, for models whose size depends on them
+    target                    what these models predict; by default classes
 
     >>> find_task("digits").partitions[0], find_task("digits").models[0]
     ('iid', 'digits-mlp')
@@ -87,14 +87,14 @@ TASKS: Mapping[str, str] = MappingProxyType(
 """Where each task's TaskSpec is, as module:attribute."""
 
 TABLE_TASK = "fedmerit.tasks.table:TABLE"
-"""That of any table, which `task.data = "table:FILE"` names."""
+"""TaskSpec of any table, for `task.data = "table:FILE"`."""
 NODES_TASK = "fedmerit.tasks.nodes:NODES"
-"""That of rows which lie with their nodes."""
+"""TaskSpec of rows that stay on their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientHalf:
-    """What one client of a task needs: it holds no row of another; and the coalition of one that attacks."""
+    """One client's part of a task, without rows of other clients; with the coalition if it attacks."""
 
     data: ClientData
     learner: Learner
@@ -103,7 +103,12 @@ class ClientHalf:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A federation's data and the learner that its clients use: everything a local fleet needs to know.
+    """A federation's data and the learner of its clients: everything that a local fleet needs.
+
+    federation   the clients and their rows
+    learner      trains and predicts
+    centre       how inputs are centred before round 1; None: not centred
+    attackers    clients that attack, for experiments
 
     >>> load_task("digits", clients=4).server().limits["labels"]
     10.0
@@ -115,33 +120,35 @@ class Task:
     attackers: Attackers = NOBODY
 
     def client(self, client: ClientId) -> ClientHalf:
-        """One client's half, as views of its rows."""
+        """Return one client's half, as views of its rows."""
         return ClientHalf(self.federation.client(client), self.learner, self.attackers.of(client))
 
     def server(self) -> ServerSetup:
-        """The server's half: it holds no row of a client."""
+        """Return the server's half, without rows of a client."""
         return _server(self.federation.server_data(), self.learner, self.centre)
 
 
 def find_task(name: str) -> TaskSpec:
-    """The task of that name, a table's, or the user's own that `module:attribute` names."""
+    """Find a task by name: a built-in one, a table, or a user-defined one as `module:attribute`."""
     place = TABLE_TASK if name.startswith(TABLE) else NODES_TASK if name == NODES else TASKS.get(name, name)
     if ":" not in place:
         raise UnknownName("task", name, [*TASKS, "table:FILE", NODES, "module:attribute"])
     spec = import_own("task", place, "a TaskSpec")
     if not isinstance(spec, TaskSpec):
-        raise ConfigError(f"task {name!r} must be a fedmerit.TaskSpec; got {type(spec).__name__}")
+        raise ConfigError(f"task {name!r} must be a fedmerit.TaskSpec (got {type(spec).__name__})")
     return spec
 
 
 def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = None, **settings: Any) -> Task:
-    """A task by name, as `fedmerit tasks` lists them, or the user's own that `module:attribute` names.
+    """Load a task by name: its data, split over clients, and its learner.
 
+    data        a name that `fedmerit list tasks` shows, or `module:attribute` for your own `TaskSpec`
     seed        of the partition: the same seed gives the same clients
     train       settings of [train], for example {"lr": 0.2, "epochs": 1}
-    settings    those of [task]: partition, clients, model ...; docs/configuration.md has all
+    settings    settings of [task], for example partition, clients and model (docs/configuration.md)
 
-    >>> len(load_task("digits", partition="dirichlet", alpha=0.3, clients=4, train={"lr": 0.2}).federation.names)
+    >>> task = load_task("digits", partition="dirichlet", alpha=0.3, clients=4)
+    >>> len(task.federation.names)
     4
     """
     values = {"task": {"data": data, **settings}, "train": dict(train or {}), "run": {"seed": seed}}
@@ -149,18 +156,18 @@ def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = Non
 
 
 def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | None = None) -> Task:
-    """The task that a configuration names: its data spread over clients, its learner, and who attacks.
+    """Build the task of a configuration: its data distributed over clients, its learner, and its attackers.
 
-    `load` stands for `make_federation`, for runs that share data.
+    `load` replaces `make_federation`, for runs that share data.
     """
-    learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
+    learner = make_learner(config.task, config.train)  # first, so that a wrong name fails before the data is loaded
     federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
     return Task(federation, learner, centre_of(config.task), attackers)
 
 
 def make_server(config: Config) -> ServerSetup:
-    """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
+    """Build the server's half of the task; clients' rows, if `load` reads them at all, are freed at once."""
     load = find_task(config.task.data).load_server
     if load is None:
         return make_task(config).server()
@@ -174,35 +181,35 @@ def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
-    """How [task] has the inputs centred."""
+    """Centring of the inputs in [task]."""
     return None if config.centre == "none" else config.centre
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
-    """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
+    """Build one client's half of the task; other rows, if `load` reads them at all, are freed at once."""
     load = find_task(config.task.data).load_client
     if load is None:
         half = make_task(config).client(client)
         return replace(half, data=half.data.copied())
     if config.task.attack:
         raise ConfigError(
-            f"task.attack draws attackers from all clients and task {config.task.data!r} loads each client's rows "
-            "alone; run it on this machine (fedmerit run), or leave task.attack out"
+            f"task.attack draws attackers from all clients, but task {config.task.data!r} loads each client's rows "
+            "separately; simulate it on one machine (fedmerit run), or remove task.attack"
         )
     learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed, client)
-    if config.facts is not None:  # a node knows its own line alone
+    if config.facts is not None:  # a node has only its line
         data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
     return ClientHalf(data, learner)
 
 
 def make_node(config: Config, source: str, name: str) -> ClientHalf:
-    """The half of the node called so, whose rows `source` holds; a run that wants other rows of it is refused."""
-    from fedmerit.tasks.nodes import layout_of, node_data  # nodes alone need its readers
+    """Build the half of the node with this name, whose rows are in `source`; reject a run with other data."""
+    from fedmerit.tasks.nodes import layout_of, node_data  # only nodes need its readers
 
     if config.task.data != NODES:
         raise ConfigError(
-            f"this node has rows of its own, and the run asks for task.data = {config.task.data!r}; nodes with "
-            f"`data` take part in runs with task.data = {NODES!r} alone"
+            f"this node was started with `data` and joins only runs with task.data = {NODES!r} "
+            f"(got {config.task.data!r}); change task.data, or start the node without `data`"
         )
     names = layout_of(config.task).names
     if name not in names:
@@ -212,7 +219,7 @@ def make_node(config: Config, source: str, name: str) -> ClientHalf:
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
-    """The data of a task, spread over clients; attackers that poison rows have done so."""
+    """Load the data of a task, distributed over clients and poisoned by row attackers."""
     data = find_task(config.data).load(config, seed)
     sites = sites_of(config, data.names)
     data = replace(data, sites=sites) if sites else data
@@ -220,7 +227,7 @@ def make_federation(config: TaskConfig, seed: int) -> Federation:
 
 
 def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
-    """The site of each client as `task.sites` says; who is not listed is a site alone. Empty where none is given."""
+    """Site of each client by `task.sites`; an unlisted client is its own site. Empty if there are none."""
     if not config.sites:
         return ()
     sites = {name: f"client {name}" for name in names}
@@ -231,16 +238,16 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
             if name not in sites:
                 raise UnknownName("client in task.sites", name, names)
             if name in listed:
-                raise ConfigError(f"task.sites names each client once; {name!r} is in two")
+                raise ConfigError(f"task.sites must name each client once ({name!r} is in two sites)")
             listed.add(name)
             sites[name] = site
     return tuple(sites[name] for name in names)
 
 
 def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None = None) -> Learner:
-    """The learner of a task, with the model that the configuration names.
+    """Build the learner of a task, with the model that the configuration names.
 
-    `encoder`, which knows inputs and labels, spares a table's task to read the table for them.
+    `encoder`, if given, provides inputs and labels, so that a table is not read again.
     """
     spec = find_task(config.data)
     own = spec.shape is not None and ":" in config.model
@@ -251,9 +258,9 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        known = encoder or spec
+        source = encoder or spec
         shape = None if spec.shape is None else encoder.shape if encoder else spec.shape(config)
-        target = known.target(config) if known.target else CLASSES
+        target = source.target(config) if source.target else CLASSES
         learner = _torch_learner(model, train, shape, target)
     if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
@@ -269,7 +276,9 @@ def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None
         from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
-        raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
+        raise ConfigError(
+            f"training needs PyTorch ({error.name} is missing); install the extra `torch` (docs/install.md)"
+        ) from None
     if shape is None:
         return TorchLearner(find_model(model), train, target=target)
     own = import_own("model", model, "a function of inputs and classes") if ":" in model else None

@@ -1,4 +1,4 @@
-"""Where a task's data comes from: files below the folder FEDMERIT_DATA, read with libraries of the `data` extra."""
+"""Source of a task's data: files below the folder FEDMERIT_DATA, read with libraries of the `data` extra."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ UNREADABLE = (
     *DAMAGED,
     *(ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, MemoryError, tokenize.TokenError),
 )
-"""What zipfile and numpy raise where an archive or the header of an array is damaged."""
+"""Exceptions of zipfile and numpy for a damaged archive or array header."""
 
 
 def find_file(task: str, *names: str) -> Path:
-    """The first of the names that exists in the task's folder."""
+    """Return the first of these files that exists in the task's folder."""
     wanted = f"{task}/{names[0]}"
     if not os.environ.get(VARIABLE):
-        raise DataError(f"task {task!r} looks for {wanted} below {VARIABLE}, which is not set; {_way_out(wanted)}")
+        raise DataError(f"task {task!r} needs {wanted} below {VARIABLE}, which is not set; {_way_out(wanted)}")
     path = optional_file(task, *names)
     if path is None:
         missing_file = Path(os.environ[VARIABLE]) / wanted
-        raise DataError(f"task {task!r} found no file {missing_file}; {_way_out(wanted)}")
+        raise DataError(f"task {task!r} needs the file {missing_file}, which does not exist; {_way_out(wanted)}")
     return path
 
 
 def optional_file(task: str, *names: str) -> Path | None:
-    """The first of the names that exists in the task's folder, or None."""
+    """Return the first of these files that exists in the task's folder, or None."""
     paths = (Path(os.environ[VARIABLE]) / task / name for name in names)
     return next((path for path in paths if path.is_file()), None)
 
 
 def _way_out(wanted: str) -> str:
-    return f"set {VARIABLE} to a folder that holds {wanted}"
+    return f"set {VARIABLE} to a folder that contains {wanted}"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked where it is gzipped."""
+    """Read a file, and unpack it if it is gzipped."""
     try:
         data = read_file(path)
         return unpacked(data, path) if data.startswith(GZIP) else data
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read or is cut off ({error}); fetch the file again") from None
+        raise DataError(f"{path} cannot be read or is truncated ({error}); download the file again") from None
 
 
 def read_npz(path: Path, names: Sequence[str], kinds: str = "iubU", others: bool = False) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file, whole numbers or text; nothing in it is ever unpickled.
+    """Read named arrays of an npz file, integers or text; nothing is unpickled.
 
-    `kinds` are numpy's letters for the types to accept: with `f`, numbers of any kind. With `others`, all arrays of
-    the file are read, and the named ones must be among them.
+    `kinds` are numpy's letters for the accepted types: with `f`, any numbers. With `others`, all arrays of the file are
+    read, and the named ones must be among them.
     """
     what = "numbers" if "f" in kinds else "whole numbers or text"
     arrays = _arrays(path, names, others)
@@ -81,18 +81,22 @@ def _arrays(path: Path, names: Sequence[str], others: bool) -> dict[str, NDArray
             sizes = {part.filename.removesuffix(".npy"): part.file_size for part in archive.infolist()}
         size = sum(size for name, size in sizes.items() if others or name in names)
         if size > MOST_BYTES:
-            raise DataError(f"{path} holds {size:,} bytes once it is unpacked; at most {MOST_BYTES:,} are read")
+            raise DataError(
+                f"{path} unpacks to {size:,} bytes, more than the limit of {MOST_BYTES:,}; use a smaller file"
+            )
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             missing = sorted(set(names) - set(file.files))
             if missing:
-                raise DataError(f"{path} must hold the arrays {', '.join(names)}; missing: {', '.join(missing)}")
+                raise DataError(f"{path} must contain the arrays {', '.join(names)} (missing: {', '.join(missing)})")
             return {name: file[name] for name in (file.files if others else names)}
     except UNREADABLE as error:
-        raise DataError(f"{path} is not a readable npz file ({printable(str(error), 200)}); fetch it again") from None
+        raise DataError(
+            f"{path} is not a readable npz file ({printable(str(error), 200)}); download it again"
+        ) from None
 
 
 def need(module: str) -> Any:
-    """A module of the `data` extra, imported when first needed; a DataError says how to install it."""
+    """Import a module of the `data` extra on first use; a DataError says how to install it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -102,7 +106,7 @@ def need(module: str) -> Any:
 
 
 def missing(library: str, error: object) -> DataError:
-    """The error for a library of the `data` extra that is not there."""
+    """Error for a missing library of the `data` extra."""
     return DataError(
-        f"loading data needs {library}, which cannot be imported ({error}); way out: pip install 'fedmerit[data]'"
+        f"loading data needs {library}, which cannot be imported ({error}); install the extra `data` (docs/install.md)"
     )

@@ -1,4 +1,4 @@
-"""A configuration to start from: four answers become a TOML file whose comments say what each line does."""
+"""A commented TOML configuration, made from the answers to the questions of `fedmerit init`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any, TypeAlias
 
 import tomli_w
 
+from fedmerit.config.recipe import split_names
 from fedmerit.config.schema import make_config
 from fedmerit.config.task import TABLE
+from fedmerit.core.collect.collect import default_fraction
+from fedmerit.core.criteria.table import display_name, find_criterion
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.encoding import MISSING
 from fedmerit.tasks.formats.table_files import Table, read_table
@@ -21,57 +24,58 @@ from fedmerit.tasks.table import prepare
 
 MATTERS: Mapping[str, str] = MappingProxyType(
     {
-        "size": "who has more rows counts more (FedAvg)",
-        "priority": "criteria in an order that you state, such as label diversity before size",
-        "honesty": "some clients may attack or lie, and the server has no rows of its own",
-        "validation": "the server has rows of its own and weighs the better half",
-        "fairness": "no group of people is left behind; the server has rows of its own",
-        "rounds": "few rounds with nothing to tune: clients judge how bold a step pays",
-        "rewards": "who puts in more gets a better model of its own",
+        "size": "clients with more rows count more (FedAvg)",
+        "priority": "criteria in an order that you choose, such as label diversity before dataset size",
+        "honesty": "some clients may attack or lie, and the server has no rows",
+        "validation": "the server tests every model on its own rows and uses the better half",
+        "fairness": "groups of people are treated alike, measured on the server's own rows",
+        "rounds": "few rounds without tuning: clients choose the length of the server's step",
+        "rewards": "clients that contribute more get a better model",
     }
 )
-"""What may matter most, in the words of the question."""
+"""Answers to the question what matters most."""
 
 PLACES: Mapping[str, str] = MappingProxyType(
     {
         "here": "on this machine",
-        "study": "on this machine, several recipes over several seeds, compared",
-        "flower": "on Flower, with the data of this machine dealt out to the nodes (a simulation)",
-        "nodes": "on Flower, each node with a file of its own (the table is an example of them)",
+        "study": "on this machine: compare two recipes over ten seeds",
+        "flower": "on Flower, simulated: the data of this machine is split over the nodes",
+        "nodes": "on Flower: each node has its own file, and the table is an example of one",
     }
 )
-"""Where it may run, in the words of the question."""
+"""Answers to the question where it runs."""
 
 TRAIN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"digits": {"lr": 0.5, "epochs": 5, "batch": "full"}, "mnist": {"lr": 0.1}, "fashion-mnist": {"lr": 0.1}}
+    {"digits": {"lr": 0.3}, "mnist": {"lr": 0.1}, "fashion-mnist": {"lr": 0.1}}
 )
-"""Settings of [train] that are known to learn; other tasks start from `OTHERS`."""
-OTHERS: Mapping[str, Any] = MappingProxyType({"lr": 0.05, "epochs": 2, "batch": 32})
+"""Settings of [train] that train these tasks well; other tasks start from `OTHERS`."""
+OTHERS: Mapping[str, Any] = MappingProxyType({"lr": 0.05, "epochs": 2})
+CHOICES = ("DS", "LD", "CB", "LC", "MW")
+"""Criteria that `init` offers: every task has their facts."""
 WHY: Mapping[str, str] = MappingProxyType(
     {
-        "name": "`fedmerit recipes` lists them",
-        "criteria": "most important first; `fedmerit criteria` lists them",
-        "normalise": '"sum" is the papers\' choice, in which a priority hardly counts',
-        "score": "the better half, by rank; the others get nothing",
+        "name": "`fedmerit list recipes` shows more",
+        "criteria": "most important first; `fedmerit list criteria` shows more",
+        "score": "only the better half of a round gets weight",
     }
 )
-"""What the keys of [recipe] are about."""
+"""Comments on the keys of [recipe]."""
 ORDER = ("task", "task.nodes", "train", "recipe", "run")
 """The sections as the file has them."""
 SERVER_MATTERS = ("validation", "fairness")
-"""Answers for which the server needs rows of its own."""
+"""Answers that need rows at the server."""
 MOST_SERVER_ROWS = 200
 SERVER_SHARE = 10
-"""Of a table, the server keeps one row in so many."""
+"""The server keeps one row in ten of a table."""
 Lines: TypeAlias = list[tuple[str, Any, str]]
 """Key, value and comment of each line of a section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Four answers: data, model, what matters, where it runs; and of a table or a question of fairness the columns.
+    """The answers of `fedmerit init`: data, model, what matters, where it runs, and the columns of a table.
 
-    >>> print(Starter("digits", matters="size").text().splitlines()[2])
+    >>> print(Starter("digits", matters="size").text().splitlines()[4][:15])
     data = "digits"
     """
 
@@ -82,6 +86,7 @@ class Starter:
     client: str = ""
     label: str = ""
     attribute: str = ""
+    priority: tuple[str, ...] = ("LD", "DS")
 
     def __post_init__(self) -> None:
         for kind, got, valid in (("answer to what matters", self.matters, MATTERS), ("place", self.where, PLACES)):
@@ -90,28 +95,30 @@ class Starter:
         if self.model and ":" not in self.model and self.model not in find_task(self.data).models:
             raise UnknownName(f"model of {self.data}", self.model, [*find_task(self.data).models, "module:function"])
         if self.is_table and not self.label:
-            raise ConfigError(f"the column to predict must be named; {self.data} has {', '.join(columns(self.data))}")
+            raise ConfigError(
+                f"--label must name the column to predict (got none); {self.data} has {', '.join(columns(self.data))}"
+            )
         if self.where == "nodes" and not (self.is_table and self.client):
             raise ConfigError(
-                "nodes with files of their own need an example: a table with a column of clients and one to predict; "
-                f"got {self.data!r}"
+                f"--where nodes needs a table with a column of clients as an example of the nodes' files (got "
+                f"{self.data!r}); give --data FILE.csv --client COLUMN --label COLUMN"
             )
         if self.matters == "fairness" and not self.attribute:
-            raise ConfigError("fairness is between groups of people: name the attribute, such as sex")
+            raise ConfigError(
+                "--matters fairness needs the attribute that defines the groups (got none); give --attribute sex"
+            )
 
     @property
     def is_table(self) -> bool:
-        """Whether the data is a file of the user's own."""
+        """Whether the data is the user's own file."""
         return self.data.startswith(TABLE)
 
     def text(self) -> str:
-        """The TOML file, checked: it loads as it stands."""
+        """The TOML file; it is checked that it loads."""
         study = self.where == "study"
         lines = [f"# What matters: {MATTERS[self.matters]}.", f"# Where it runs: {PLACES[self.where]}."]
         sections = {"task": self._task(), "train": self._train(), "run": self._run()}
-        if study:
-            lines += _lines([("seeds", 5, "each row is run with each seed; differences are paired by seed")])
-        else:
+        if not study:
             sections["recipe"] = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
         if self.where == "nodes":
             sections["task.nodes"] = self._nodes()
@@ -126,27 +133,31 @@ class Starter:
         return text
 
     def commands(self, file: Path) -> list[str]:
-        """What to type next."""
+        """The next commands to type."""
         return {
             "here": [f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"],
             "study": [f"fedmerit compare {file} --out runs/study", "fedmerit report runs/study --out report.html"],
-            "flower": [f"fedmerit flower {file} --loopback --out runs/first", "fedmerit explain runs/first"],
-            "nodes": [f"fedmerit flower {file} --superlink NAME --out runs/first", "fedmerit explain runs/first"],
+            "flower": [f"fedmerit flower run {file} --loopback --out runs/first", "fedmerit explain runs/first"],
+            "nodes": [f"fedmerit flower run {file} --superlink NAME --out runs/first", "fedmerit explain runs/first"],
         }[self.where]
 
     def _task(self) -> Lines:
         spec, nodes = find_task(self.data), self.where == "nodes"
         dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not self.client))
-        data, about = self.data, spec.about.partition(";")[0]
+        data, about = self.data, "your file" if self.is_table else spec.about.partition(";")[0]
         if nodes:
-            data, about = "nodes", "each node is started with a file of its own; docs/flower.md says how"
+            data, about = "nodes", "each node reads its own file, see docs/flower.md"
         possible = (
             (True, "data", data, about),
-            (self.is_table and self.client and not nodes, "client", self.client, "the column that says whose a row is"),
+            (self.is_table and self.client and not nodes, "client", self.client, "the column that names the client"),
             (self.is_table, "label", self.label, "the column to predict"),
-            (self.is_table and self.attribute, "attributes", [self.attribute], "columns of groups, for fairness"),
-            (dealt, "partition", "dirichlet", "how rows are dealt out: iid, shards, dirichlet ..."),
-            (dealt, "alpha", 0.5, "smaller: clients more unlike"),
+            (
+                self.is_table and self.attribute,
+                "attributes",
+                [self.attribute],
+                "the columns that define groups, for fairness",
+            ),
+            (dealt, "partition", "dirichlet", "how rows are split over clients: iid, shards, dirichlet ..."),
             (dealt, "clients", 20 if spec.clients is None else spec.clients, ""),
             (True, "model", self.model or spec.models[0], f"or {', '.join([*spec.models[1:], 'module:function'])}"),
             (
@@ -155,14 +166,14 @@ class Starter:
                 min(MOST_SERVER_ROWS, max(1, len(_table(self.data)) // SERVER_SHARE))
                 if self.is_table
                 else MOST_SERVER_ROWS,
-                "rows that only the server has, to validate models on",
+                "rows that only the server has, to test models on",
             ),
-            (self.matters == "rounds", "validation", 0.2, "the share of its rows by which a client judges steps"),
+            (self.matters == "rounds", "validation", 0.2, "share of each client's rows on which steps are tested"),
         )
         return [(key, value, comment) for wanted, key, value, comment in possible if wanted]
 
     def _nodes(self) -> Lines:
-        """The layout of the example, which all nodes agree on."""
+        """The layout of the example table, which all nodes share."""
         task = {"data": self.data, "client": self.client, "label": self.label}
         attributes = [self.attribute] if self.attribute else []
         prepared = prepare(_table(self.data), make_config({"task": {**task, "attributes": attributes}}).task)
@@ -170,10 +181,10 @@ class Starter:
         owners, words = prepared.rows.ids, list(prepared.labels)
         counted = words == [str(place) for place in range(len(words))]
         classes = len(words) if counted else words
-        server = [("server", "server.csv", "rows of the server's own, to validate models on")]
+        server = [("server", "server.csv", "the server's own rows, to test models on")]
         return [
-            ("names", list(owners.names or ()) if owners else [], "the clients; a node is started with name='NAME'"),
-            ("classes", classes, "words of the label in order, or how many numbers from 0"),
+            ("names", list(owners.names or ()) if owners else [], "the clients; start a node with name='NAME'"),
+            ("classes", classes, "the labels in order, or their number if they are 0, 1, ..."),
             *(server if self.matters in SERVER_MATTERS else []),
             ("columns", kinds, ""),
         ]
@@ -181,21 +192,23 @@ class Starter:
     def _train(self) -> Lines:
         train = TRAIN.get(self.data, OTHERS)
         grid = ",".join(f"{train['lr'] * factor:.2g}" for factor in (1 / 3, 1, 3))
-        tuned = f"the first thing to tune: fedmerit compare FILE --grid train.lr={grid} --out runs/tuned"
+        tuned = f"tune this first: fedmerit compare FILE --grid train.lr={grid} --out runs/tuned"
+        tuned = "the learning rate" if self.where == "study" else tuned
         return [(key, value, tuned if key == "lr" else "") for key, value in train.items()]
 
     def _run(self) -> Lines:
-        # Institutions all take part in every round; of devices, some do.
-        few = self.is_table or find_task(self.data).clients is None or self.matters == "rewards"
-        seed = [] if self.where == "study" else [("seed", 1, "the same seed gives the same bits")]
-        share = ("fraction", 1.0 if few else 0.5, "the share of the clients that train in a round")
-        return [("rounds", 25, ""), share, *seed]
+        # Institutions all take part in every round, and so do few clients; of many devices, some do.
+        clients, all_of_them = find_task(self.data).clients, self.is_table or self.matters == "rewards"
+        share = 1.0 if all_of_them else round(default_fraction(clients), 2) if clients else None
+        fraction = [] if share is None else [("fraction", share, "share of the clients that train in a round")]
+        seed = [] if self.where == "study" else [("seed", 1, "the same seed gives the same result")]
+        return [("rounds", 25, ""), *fraction, *seed]
 
     def _recipe(self) -> dict[str, Any]:
         top = {"name": "fedval", "criteria": ["validated:accuracy"], "score": {"rank": "top"}}
         recipes: dict[str, dict[str, Any]] = {
             "size": {"name": "fedavg"},
-            "priority": {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"},
+            "priority": {"name": "prioritized", "criteria": [*map(display_name, self.priority)]},
             "honesty": {"name": "robust"},
             "validation": top,
             "fairness": {
@@ -210,6 +223,26 @@ class Starter:
             "rewards": {"name": "m2f"},
         }
         return recipes[self.matters]
+
+
+def criteria_to_choose() -> dict[str, str]:
+    """The criteria that `init` offers, by name, each with its full name and what it measures.
+
+    >>> criteria_to_choose()["DS"]
+    'dataset size: number of training rows'
+    """
+    return {name: find_criterion(name).about for name in CHOICES}
+
+
+def parse_priority(text: str) -> tuple[str, ...]:
+    """Criteria in order, by name, full name or number in the list that `init` shows.
+
+    >>> parse_priority("label diversity > 1")
+    ('LD', 'DS')
+    """
+    offered = criteria_to_choose()
+    numbers = {str(place): name for place, name in enumerate(offered, 1)}
+    return tuple(find_criterion(numbers.get(name, name)).name for name in split_names(text))
 
 
 def columns(data: str) -> list[str]:

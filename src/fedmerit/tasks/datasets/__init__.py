@@ -1,1 +1,1 @@
-"""The data sets that tasks are made of, one file each; `tasks.registry` imports the one that is asked for."""
+"""Data sets of the built-in tasks, one file each; `tasks.registry` imports the requested one."""

@@ -23,24 +23,24 @@ FILE = "celeba_faces64.npz"
 LABEL = "Smiling"
 SIZE = 64
 FEWEST = 5
-"""People with fewer images are left out, as in [PMCFL] and in LEAF."""
+"""People with fewer images are dropped, as in [PMCFL] and in LEAF."""
 Choice: TypeAlias = Callable[[NDArray[Any]], NDArray[np.int64]]
-"""The person of each image -> the rows that count."""
+"""Maps the person of each image to the rows to use."""
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, LookupError, ArithmeticError, MemoryError, struct.error)
-"""What Pillow raises where a picture is damaged."""
+"""Exceptions of Pillow for a damaged image."""
 
 
 def people_with(people: NDArray[Any], fewest: int = FEWEST) -> NDArray[np.int64]:
-    """The rows of people with at least so many images."""
+    """Rows of people with at least `fewest` images."""
     _, person, counts = np.unique(people, return_inverse=True, return_counts=True)
     rows = np.flatnonzero(counts[person] >= fewest) if len(people) else np.empty(0, np.int64)
     if len(rows) == 0:
-        raise DataError(f"celeba needs people with at least {fewest} images; got {len(people)} images, no such person")
+        raise DataError(f"celeba needs people with at least {fewest} images (got {len(people)} images, no such person)")
     return rows
 
 
 def read_faces(choose: Choice = people_with) -> Raw:
-    """The faces of `celeba_faces64.npz`, in file order; `choose` says which images count."""
+    """Read the faces of `celeba_faces64.npz`, in file order; `choose` selects images."""
     path = find_file("celeba", FILE)
     columns = read_npz(path, ("jpeg", "offset", "identity", "attributes", "attribute_names"))
     _check(path, columns)
@@ -56,27 +56,27 @@ def read_faces(choose: Choice = people_with) -> Raw:
 
 
 def decode(data: bytes, source: str) -> NDArray[np.uint8]:
-    """The centre square of the picture that the bytes of a JPEG or PNG file hold, averaged down to 64 x 64."""
+    """Decode a JPEG or PNG file, crop its centre square and average it down to 64 x 64."""
     pillow = need("PIL.Image")
     try:
         picture = pillow.open(io.BytesIO(data))
         picture.load()
     except UNREADABLE as error:
-        raise DataError(f"{source} is not a readable picture ({printable(str(error), 200)}); fetch it again") from None
+        raise DataError(f"{source} is not a readable image ({printable(str(error), 200)}); download it again") from None
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-        raise DataError(f"{source} is larger than any picture should be ({error})") from None
+        raise DataError(f"{source} is too large for an image ({error}); download it again") from None
     side = min(picture.size)
     left, top = ((length - side) // 2 for length in picture.size)
     square = picture.convert("RGB").crop((left, top, left + side, top + side))
-    # Area averaging: CelebA's 178 pixels shrink to 64, where interpolation would skip pixels.
+    # Area averaging: from CelebA's 178 pixels to 64, where interpolation would skip pixels.
     return np.asarray(square.resize((SIZE, SIZE), pillow.Resampling.BOX))
 
 
 def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
-    """The arrays of the file fit each other."""
+    """Check that the arrays of the file fit each other."""
     people, names = len(columns["identity"]), columns["attribute_names"].tolist()
     if LABEL not in names:
-        raise DataError(f"{path} must hold the attribute {LABEL}, which is the label; got {', '.join(names)}")
+        raise DataError(f"{path} must contain the attribute {LABEL}, the label (got {', '.join(names)})")
     if columns["attributes"].shape != (people, len(names)):
         got = columns["attributes"].shape
         raise DataError(f"{path}: attributes must be ({people}, {len(names)}), images x names; got {got}")

@@ -1,4 +1,4 @@
-"""Task `digits`: the 1,797 digits of 8 x 8 pixels that come with scikit-learn; needs no download."""
+"""Task `digits`: 1,797 digits of 8 x 8 pixels, included in scikit-learn; needs no download."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BRIGHTEST = 16
 
 
 def read_digits() -> tuple[Raw, Raw]:
-    """Training and test rows; the split is the same in every run."""
+    """Read training and test rows; the split is the same in every run."""
     table = np.loadtxt(_file(), delimiter=",")
     x = np.rint(table[:, :-1].reshape(-1, 8, 8, 1) * 255 / BRIGHTEST).astype(np.uint8)
     y = table[:, -1].astype(np.int64)
@@ -29,7 +29,7 @@ def read_digits() -> tuple[Raw, Raw]:
 
 
 def _file() -> Path:
-    """What `sklearn.datasets.load_digits` reads: importing that takes two seconds, and reading the file a tenth."""
+    """File that `sklearn.datasets.load_digits` reads: importing that takes two seconds, reading the file a tenth."""
     library = find_spec("sklearn")
     if library is None or library.origin is None:
         raise missing("sklearn", "No module named 'sklearn'")
@@ -42,7 +42,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
 
 DIGITS = TaskSpec(
     name="digits",
-    about="1,797 handwritten digits of 8 x 8 pixels, 10 classes; comes with scikit-learn",
+    about="1,797 handwritten digits of 8 x 8 pixels, 10 classes; included in scikit-learn",
     load=_load,
     models=("digits-mlp", "digits-linear"),
     clients=20,

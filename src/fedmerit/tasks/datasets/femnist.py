@@ -18,15 +18,15 @@ from fedmerit.tasks.source import find_file, read_npz
 FILE = "femnist_writers_full.npz"
 COLUMNS = ("images", "labels", "writer", "split", "duplicate", "writer_names")
 KINDS = {"bytes (uint8)": "B", "true or false": "?", "text": "U", "whole numbers": np.typecodes["AllInteger"]}
-"""What an array may hold, in words and by numpy's type codes."""
+"""Allowed types of an array, in words and as numpy's type codes."""
 SIZE = 28
 CLASSES = 62
 TEST_SHARE = 0.1
-"""LEAF's default: nine tenths of a writer's rows to train on."""
+"""LEAF's default: nine tenths of a writer's rows for training."""
 
 
 def read_writers() -> Raw:
-    """The rows of `femnist_writers_full.npz` without the surplus copies, with LEAF's own split."""
+    """Read the rows of `femnist_writers_full.npz` without duplicates, with LEAF's split."""
     path = find_file("femnist", FILE)
     columns = read_npz(path, COLUMNS)
     _check(path, columns)
@@ -41,13 +41,14 @@ def read_writers() -> Raw:
 
 
 def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
-    """The arrays of the file fit each other."""
+    """Check that the arrays of the file fit each other."""
     rows, names = len(columns["labels"]), columns["writer_names"]
     _check_array(path, "images", columns, "bytes (uint8)", (rows, SIZE, SIZE))
     _check_array(path, "duplicate", columns, "true or false", (rows,))
     _check_array(path, "writer_names", columns, "text", (len(names),))
     if len(set(names.tolist())) != len(names):
-        raise DataError(f"{path}: writer_names must hold each name once; got some twice; fetch the file again")
+        raise DataError(f"{path}: writer_names must be distinct (got duplicates); download the file again")
+
     for name, end in {"labels": CLASSES, "writer": len(names), "split": 2}.items():
         _check_array(path, name, columns, "whole numbers", (rows,))
         column = columns[name]

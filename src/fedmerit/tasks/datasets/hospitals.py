@@ -1,4 +1,4 @@
-"""Tasks `heart-disease` and `medpar`: patients by hospital, each client one hospital; encoded as any table is."""
+"""Tasks `heart-disease` and `medpar`: patients by hospital, one client per hospital; encoded like any table."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NAMES = (
     *("slope", "ca", "thal", "num"),
 )
 DROPPED = ("slope", "ca", "thal")
-"""Mostly missing outside of Cleveland: FLamby drops the columns, then the rows that still have a gap."""
+"""Mostly missing outside of Cleveland: FLamby drops the columns, then the rows with missing values."""
 CODED = {"cp": (2, 3, 4), "restecg": (1, 2)}
-"""Columns of codes, with the codes that get an indicator: all but the first."""
+"""Columns of codes, with the codes that get an indicator: all except the first."""
 FEATURES = 13
 TRAIN_SHARE, DRAW = 0.66, 43
-"""FLamby's split of each hospital's patients: scikit-learn's, in proportion to the label, from this state."""
+"""FLamby's split of each hospital's patients: scikit-learn's, stratified by label, with this random state."""
 
 MEDPAR_COLUMNS = {
     "client": "provnum",
@@ -35,11 +35,11 @@ MEDPAR_COLUMNS = {
     "attributes": ("white",),
     "features": ("los", "hmo", "white", "age80", "type2", "type3"),
 }
-"""`type` repeats type1 to type3, of which one follows from the other two."""
+"""`type` repeats type1 to type3, of which one follows from the remaining two."""
 
 
 def read_hospitals() -> tuple[Table, NDArray[np.bool_]]:
-    """The patients without a gap of all four hospitals, and which of them FLamby tests on."""
+    """Read the complete patients of all four hospitals, and which of them are FLamby's test rows."""
     parts = [_complete(find_file("heart-disease", f"processed.{name}.data")) for name in HOSPITALS]
     columns = {name: np.concatenate([part[:, NAMES.index(name)] for part in parts]) for name in NAMES}
     ill = columns.pop("num") > 0
@@ -54,14 +54,16 @@ def read_hospitals() -> tuple[Table, NDArray[np.bool_]]:
 
 
 def _complete(path: Path) -> NDArray[np.float64]:
-    """Rows of numbers; NaN only in the columns that are dropped."""
+    """Read rows of numbers; NaN only in the dropped columns."""
     try:
         lines = [line.split(",") for line in read_file(path).decode("ascii").split()]
         rows = np.array([[float(cell) if cell not in ("", "?") else np.nan for cell in cells] for cells in lines])
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a readable file of UCI's heart disease data ({error})") from None
+        raise DataError(
+            f"{path} is not a readable file of UCI's heart disease data ({error}); download it again"
+        ) from None
     if rows.ndim != 2 or rows.shape[1] != len(NAMES):
-        raise DataError(f"{path} must have {len(NAMES)} columns in every row; got {rows.shape}")
+        raise DataError(f"{path} must have {len(NAMES)} columns in every row (got {rows.shape}); download it again")
     needed = [place for place, name in enumerate(NAMES) if name not in DROPPED]
     return np.asarray(rows[~np.isnan(rows[:, needed]).any(axis=1)])
 
@@ -84,7 +86,7 @@ def _load_heart(config: TaskConfig, seed: int) -> Federation:
     federation = table_federation(table, config.model_copy(update=keys), HEART, seed, for_test)
     if federation.train.x.shape[1] != FEATURES:
         got = federation.train.x.shape[1]
-        raise DataError(f"the task's models take {FEATURES} inputs, the files have {got}; use them as published")
+        raise DataError(f"the task's models need {FEATURES} inputs (the files give {got}); use the files as published")
     return federation
 
 

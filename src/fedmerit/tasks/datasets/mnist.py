@@ -27,36 +27,36 @@ CLASSES = 10
 UNSIGNED_BYTE = 8
 WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
-"""NIST's number for the digits of high-school students; 0 are those of its employees."""
+"""NIST's code for the digits of high-school students; 0 is the code of its employees."""
 GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
 ROWS_PER_CLIENT = (1500, 1500)
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
 
 
 def read_idx(path: Path, *shape: int) -> NDArray[np.uint8]:
-    """The items of an idx file of unsigned bytes, each of this shape: () for labels, (28, 28) for images."""
+    """Read the items of an idx file of unsigned bytes, each of this shape: () for labels, (28, 28) for images."""
     data, rank = read_bytes(path), 1 + len(shape)
     start, magic = 4 + 4 * rank, bytes([0, 0, UNSIGNED_BYTE, rank])
     if data[:4] != magic:
-        raise DataError(f"{path} must start with the idx magic {magic.hex()}; got {data[:4].hex()}; fetch it again")
+        raise DataError(f"{path} must start with the idx magic {magic.hex()} (got {data[:4].hex()}); download it again")
     if len(data) < start:
-        raise DataError(f"{path} ends within its header of {start} bytes; fetch it again")
-    found = struct.unpack(f">{rank}I", data[4:start])
-    if found[1:] != shape:
-        raise DataError(f"{path} must hold items of shape {shape}; got {found[1:]}")
-    if len(data) - start != math.prod(found):
+        raise DataError(f"{path} ends within its header of {start} bytes; download it again")
+    sizes = struct.unpack(f">{rank}I", data[4:start])
+    if sizes[1:] != shape:
+        raise DataError(f"{path} must contain items of shape {shape} (got {sizes[1:]})")
+    if len(data) - start != math.prod(sizes):
         got = len(data) - start
-        raise DataError(f"{path} must hold {math.prod(found)} bytes after its header; got {got}; fetch it again")
-    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(found)
+        raise DataError(f"{path} must have {math.prod(sizes)} bytes after its header (got {got}); download it again")
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(sizes)
 
 
 def read_idx_folder(task: str) -> tuple[Raw, Raw]:
-    """Training and test rows of the task's four idx files."""
+    """Read training and test rows of the task's four idx files."""
     return _read_part(task, "train"), _read_part(task, "t10k")
 
 
 def read_mnist(writers: bool = False) -> tuple[Raw, Raw]:
-    """Training and test rows of MNIST, with their writers where the file is there (an error if it must be)."""
+    """Read training and test rows of MNIST, with their writers if the file exists (an error if `writers`)."""
     train, test = read_idx_folder("mnist")
     path = find_file("mnist", WRITERS) if writers else optional_file("mnist", WRITERS)
     if path is None:
@@ -65,7 +65,7 @@ def read_mnist(writers: bool = False) -> tuple[Raw, Raw]:
     try:
         return _with_writers(train, columns, "train"), _with_writers(test, columns, "test")
     except DataError as error:
-        raise DataError(f"{path} does not belong to the images beside it: {error}") from None
+        raise DataError(f"{path} does not belong to the images in its folder: {error}") from None
 
 
 def _read_part(task: str, part: str) -> Raw:
@@ -73,9 +73,9 @@ def _read_part(task: str, part: str) -> Raw:
     images, labels = (find_file(task, f"{name}.gz", name) for name in names)
     x, y = read_idx(images, SIZE, SIZE), read_idx(labels)
     if len(x) != len(y):
-        raise DataError(f"each image needs one label: {images} holds {len(x)} images, {labels} {len(y)} labels")
+        raise DataError(f"each image needs one label ({images} has {len(x)} images, {labels} has {len(y)} labels)")
     if len(y) and y.max() >= CLASSES:
-        raise DataError(f"{labels} must hold labels from 0 to {CLASSES - 1}; got {y.max()}")
+        raise DataError(f"{labels} must contain labels from 0 to {CLASSES - 1} (got {y.max()})")
     return Raw(x[..., np.newaxis], y.astype(np.int64), CLASSES)
 
 
@@ -90,7 +90,7 @@ def _load_mnist(config: TaskConfig, seed: int) -> Federation:
 
 
 def _load_two_groups(config: TaskConfig, seed: int) -> Federation:
-    """The federation of [M2F]: 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
+    """Build the federation of [M2F]: 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
     config = settle(config, TWO_GROUPS)
     settings = {"groups": config.groups or GROUPS, "size": config.size or ROWS_PER_CLIENT}
     return build_federation(*read_mnist(), config.model_copy(update=settings), TWO_GROUPS, seed)

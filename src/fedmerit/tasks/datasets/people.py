@@ -1,7 +1,7 @@
 """Tasks `adult`, `compas` and `german-credit`: published tables of people, with sensitive attributes.
 
 Each table is declared: its file, its columns of numbers and of words, its label and its attributes. Numbers are
-standardised by the training rows of all clients, words become an indicator each.
+standardised by the training rows of all clients, and each word becomes an indicator.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ AGES = (25, 46)
 
 @dataclass(frozen=True, slots=True)
 class PeopleTable:
-    """A published table: how its files are read, and what its columns are.
+    """A published table: its files, and the roles of its columns.
 
-    files: of training and of test rows; of a single file four fifths of the rows are for training, in every run alike.
-    header: the columns in order, where the file does not name them.
-    numbers, words: the columns to learn from; of words the list of all, or () for those that occur.
+    files: training and test rows; of a single file the same four fifths are for training in every run.
+    header: the columns in order, if the file does not name them.
+    numbers, words: the columns to learn from; for words the list of all, or () for those that occur.
     label: a column, its words for label 0, and those for label 1.
     attributes: for each, a column and its words for group 1; () for a group per word, or AGES.
-    width: inputs that the task's models take.
-    counts, filtered: which rows count, and the columns that say so.
-    clients: to whom each row belongs, for natural partitions.
+    width: the number of inputs of the task's models.
+    counts, filtered: a filter of rows, and the columns it reads.
+    clients: the owner of each row, for natural partitions.
     """
 
     task: str
@@ -59,7 +59,7 @@ class PeopleTable:
     clients: Callable[[Columns], Ids] | None = None
 
     def read(self) -> tuple[Raw, NDArray[np.bool_]]:
-        """All rows as inputs and labels, and which of them are for training."""
+        """Read all rows as inputs and labels, and which of them are for training."""
         parts = [self._rows(find_file(self.task, f"{name}.gz", name)) for name in self.files]
         rows = [row for part in parts for row in part]
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -76,7 +76,7 @@ class PeopleTable:
         return everything, train
 
     def _rows(self, path: Path) -> list[Row]:
-        """The rows that count, by column; every cell that matters is checked."""
+        """Read and filter the rows, by column; every used cell is checked."""
         try:
             text = io.StringIO(read_bytes(path).decode())
             lines = list(csv.reader(text, delimiter=self.delimiter, skipinitialspace=True))
@@ -86,30 +86,32 @@ class PeopleTable:
         header = self.header or tuple(lines.pop(0) if lines else ())
         needed = (*self.numbers, *self.words, self.label[0], *self.filtered)
         if lacking := [name for name in needed if name not in header]:
-            raise DataError(f"{path} lacks the columns {', '.join(lacking)}")
+            raise DataError(f"{path} lacks the columns {', '.join(lacking)}; use the table as published")
         for number, line in enumerate(lines, start=1):
             if len(line) != len(header):
-                raise DataError(f"{path}: a row has {len(header)} cells; row {number} has {len(line)}")
+                raise DataError(f"{path}: row {number} must have {len(header)} cells (got {len(line)})")
         rows: list[Row] = [dict(zip(header, line, strict=True)) for line in lines]
         rows = [row for row in rows if self.counts(row)] if self.counts else rows
         if not rows:
-            raise DataError(f"{path} holds no row that counts")
+            raise DataError(f"{path} has no row after filtering; use the table as published")
         self._check(path, rows)
         return rows
 
     def _check(self, path: Path, rows: Sequence[Row]) -> None:
         label, *classes = self.label
-        known = {**self.words, label: (*classes[0], *classes[1])}
+        allowed = {**self.words, label: (*classes[0], *classes[1])}
         for number, row in enumerate(rows, start=1):
             for name in self.numbers:
                 if not row[name].isdecimal():
-                    raise DataError(f"{path}: {name} is a whole number; row {number} has {row[name]!r}")
-            for name, words in known.items():
+                    raise DataError(f"{path}: {name} must be an integer (row {number} has {row[name]!r})")
+            for name, words in allowed.items():
                 if words and row[name] not in words:
-                    raise DataError(f"{path}: {name} is one of {', '.join(words)}; row {number} has {row[name]!r}")
+                    raise DataError(
+                        f"{path}: {name} must be one of {', '.join(words)} (row {number} has {row[name]!r})"
+                    )
 
     def _inputs(self, columns: Columns, train: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Numbers standardised by the training rows, then an indicator per word."""
+        """Standardise numbers by the training rows, then add an indicator per word."""
         parts = []
         for name in self.numbers:
             values = columns[name].astype(np.float64)
@@ -118,14 +120,14 @@ class PeopleTable:
             parts += [columns[name] == word for word in words or np.unique(columns[name])]
         if len(parts) != self.width:
             raise DataError(
-                f"the table has {len(parts)} columns with its words spelled out, the task's models take {self.width}: "
+                f"the task's models need {self.width} inputs (the table gives {len(parts)}): "
                 "some words are missing or new; use the whole table as published"
             )
         return np.column_stack(parts).astype(np.float32)
 
 
 def _groups(column: NDArray[np.str_], words: tuple[str | int, ...]) -> NDArray[np.uint8]:
-    """1 for these words and 0 for others; without words a group for each, in alphabetical order; or age groups."""
+    """Groups of a column: 1 for these words, otherwise 0; without words one per word, sorted; or age groups."""
     if words == AGES:
         return np.searchsorted(AGES, column.astype(np.float64), side="right").astype(np.uint8)
     if words:
@@ -144,7 +146,7 @@ def _task(table: PeopleTable, about: str, clients: int, natural: bool = False) -
     def load(config: TaskConfig, seed: int) -> Federation:
         config = settle(config, spec)
         rows, train = table.read()
-        if config.partition == "natural":  # there each client is tested on its own people
+        if config.partition == "natural":  # each client is tested on its own rows
             return build_federation(rows, None, config, spec, seed)
         return build_federation(rows.take(train), rows.take(~train), config, spec, seed)
 
@@ -155,7 +157,7 @@ def _task(table: PeopleTable, about: str, clients: int, natural: bool = False) -
 
 
 def _by_doctorate(columns: Columns) -> Ids:
-    """AFL's two clients: the people with a doctorate, and all others."""
+    """AFL's two clients: people with a doctorate, and the remaining ones."""
     return Ids("person", (columns["education"] != "Doctorate").astype(np.int64), ("doctorate", "others"))
 
 

@@ -20,21 +20,21 @@ from fedmerit.tasks.source import find_file
 
 FILE = "roles.jsonl.gz"
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
-"""The newline and printable ASCII: 96 classes. Other characters count as spaces."""
+"""The newline and printable ASCII: 96 classes. All remaining characters count as spaces."""
 LENGTH = 80
-"""Characters that are read before the next one is told, as in LEAF."""
+"""Number of characters before the predicted one, as in LEAF."""
 STRIDE = 10
-"""A row every so many characters; LEAF has one for each, ten times as many."""
+"""Characters between rows; LEAF has a row for each, ten times as many."""
 FEWEST = 1000
-"""Roles with fewer characters are left out."""
+"""Roles with fewer characters are dropped."""
 TEST_SHARE = 0.2
-"""The last fifth of a role's text is for testing; no row reaches across."""
+"""Share of a role's text, at its end, for testing; no row crosses the border."""
 VERSE = "verse"
-"""Attribute of a row: whether its line begins with a capital, as lines of verse do and lines of prose do not."""
+"""Attribute of a row: whether its line begins with a capital, as lines of verse do."""
 
 
 def read_roles(path: Path) -> Iterator[tuple[str, str]]:
-    """Names and texts of the roles: speeches one after the other, each on lines of its own."""
+    """Yield names and texts of the roles: all speeches, each on separate lines."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
@@ -42,13 +42,13 @@ def read_roles(path: Path) -> Iterator[tuple[str, str]]:
                 try:
                     yield f"{role['play']}: {role['role']}", "\n".join(role["speeches"])
                 except (TypeError, KeyError):
-                    raise DataError(f"{path}, line {number}: a role has play, role and speeches") from None
+                    raise DataError(f"{path}, line {number} needs play, role and speeches; download it again") from None
     except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path} is damaged: {error}; fetch it again") from None
+        raise DataError(f"{path} is damaged ({error}); download it again") from None
 
 
 def encode(text: str) -> NDArray[np.int16]:
-    """Characters as their places in the alphabet.
+    """Encode characters as their places in the alphabet.
 
     >>> encode("\\n a").tolist()
     [0, 1, 66]
@@ -58,7 +58,7 @@ def encode(text: str) -> NDArray[np.int16]:
 
 
 def windows(text: str) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.uint8]]:
-    """Rows of a text: the characters before, the next character, and whether its line is one of verse."""
+    """Split a text into rows: the characters before, the next character, and whether its line is verse."""
     characters = encode(text)
     starts = np.arange(0, max(len(text) - LENGTH, 0), STRIDE)
     x = characters[starts[:, None] + np.arange(LENGTH)] if len(starts) else np.empty((0, LENGTH), np.int16)
@@ -68,7 +68,7 @@ def windows(text: str) -> tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np
 
 
 def make_rows(roles: Iterator[tuple[str, str]]) -> Raw:
-    """All rows of the roles that speak enough; those of the last part of each text are for testing."""
+    """Build all rows of the roles with enough text; those of the last part of each text are test rows."""
     parts: list[tuple[NDArray[Any], ...]] = []
     names: list[str] = []
     for name, text in roles:
@@ -80,7 +80,7 @@ def make_rows(roles: Iterator[tuple[str, str]]) -> Raw:
             parts.append((*rows, np.full(len(rows[1]), len(names)), np.full(len(rows[1]), tested)))
         names.append(name)
     if not names:
-        raise DataError(f"task 'shakespeare' needs a role of at least {FEWEST:,} characters; got none")
+        raise DataError(f"task 'shakespeare' needs a role of at least {FEWEST:,} characters (got none)")
     x, y, verse, role, for_test = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Raw(x, y, len(ALPHABET), {VERSE: verse}, Ids("role", role, tuple(names)), for_test)
 

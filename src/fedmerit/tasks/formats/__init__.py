@@ -1,1 +1,1 @@
-"""How files are read: each format to arrays, each mistake with the file it is about."""
+"""Readers of file formats: each returns arrays, and each error names the file."""

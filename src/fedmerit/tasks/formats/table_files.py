@@ -1,4 +1,4 @@
-"""Tables of any make as plain columns: CSV and Parquet files, frames of pandas and polars, Arrow tables."""
+"""Tables of any kind as plain columns: CSV and Parquet files, pandas and polars frames, Arrow tables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fedmerit.errors import DataError
 from fedmerit.tasks.source import need
 
 NOTHING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none")
-"""How CSV files write that a value is missing."""
+"""Words for a missing value in CSV files."""
 MOST_CELLS = 500_000_000
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns of one length: numbers as float64 with NaN where missing, words as text with None.
+    """Columns of one length: numbers as float64 with NaN if missing, words as text with None if missing.
 
-    `others` are the columns that are neither, with their types: dates, lists, bytes.
+    `others` are columns of other types: dates, lists, bytes.
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -40,7 +40,7 @@ class Table:
 
 
 def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Table:
-    """The table in a file, by its ending or as said; a relative path starts at the folder in which the command runs."""
+    """Read the table in a file, by its ending or as `form`; a relative path starts at the current folder."""
     try:
         check_file(path)
         state = path.stat()
@@ -49,35 +49,35 @@ def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Tab
     name = path.name.lower()
     chosen = form or ("parquet" if name.endswith(PARQUET) else "csv" if name.endswith(CSV) else None)
     if chosen is None:
-        raise DataError(f"a table is a file that ends in {', '.join((*CSV, *PARQUET))}; got {path}")
+        raise DataError(f"a table must end in {', '.join((*CSV, *PARQUET))} (got {path})")
     return _read(path.absolute(), chosen, state.st_mtime_ns)
 
 
 def read_frame(frame: Any, source: str = "the frame") -> Table:
-    """The columns of a pandas or polars frame, or of an Arrow table."""
+    """Read the columns of a pandas or polars frame, or of an Arrow table."""
     narwhals = need("narwhals.stable.v2")
     try:
-        known = narwhals.from_native(frame, eager_only=True)
-        names = known.columns
+        wrapped = narwhals.from_native(frame, eager_only=True)
+        names = wrapped.columns
     except (TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise DataError(f"a table is a frame of pandas or polars, or an Arrow table; got {reason:.200}") from None
-    if not len(known):
-        raise DataError(f"{source} has no rows")
+        raise DataError(f"a table must be a pandas or polars frame, or an Arrow table (got {reason:.200})") from None
+    if not len(wrapped):
+        raise DataError(f"{source} has no rows; it needs at least one")
     columns: dict[str, NDArray[Any]] = {}
-    others: dict[str, str] = {}
+    other_types: dict[str, str] = {}
     for name in names:
-        values = _values(known[name], narwhals)
+        values = _values(wrapped[name], narwhals)
         if values is None:
-            others[str(name)] = str(known[name].dtype)
+            other_types[str(name)] = str(wrapped[name].dtype)
         else:
             columns[str(name)] = values
-    return Table(columns, others, source)
+    return Table(columns, other_types, source)
 
 
 @lru_cache(maxsize=2)
 def _read(path: Path, form: str, changed: int) -> Table:
-    """Read once for the model's size and its rows: `changed` tells another version of the file."""
+    """Read a file once for the model's size and its rows; `changed` distinguishes versions of the file."""
     return read_frame(_parquet(path) if form == "parquet" else _csv(path), str(path))
 
 
@@ -86,10 +86,12 @@ def _parquet(path: Path) -> Any:
     try:
         about = parquet.read_metadata(path)
         if about.num_rows * about.num_columns > MOST_CELLS:
-            raise DataError(f"{path} has {about.num_rows:,} rows; a table has at most {MOST_CELLS:,} cells")
+            raise DataError(
+                f"{path} has {about.num_rows:,} rows, more than the limit of {MOST_CELLS:,} cells; use a part"
+            )
         return parquet.read_table(path)
     except (OSError, arrow.ArrowException, ValueError, OverflowError, MemoryError) as error:
-        raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)})") from None
+        raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); write it again") from None
 
 
 def _csv(path: Path) -> Any:
@@ -100,7 +102,7 @@ def _csv(path: Path) -> Any:
         _check_unpacked(path, arrow)
         header = start.partition("\n")[0]
         delimiter = max(",;\t", key=header.count)
-        # Where semicolons part the values, commas may stand for the decimal point.
+        # If semicolons separate the values, commas may be decimal commas.
         point = "," if delimiter == ";" and re.search(r"\d,\d", start) else "."
         return csv.read_csv(
             path,
@@ -114,7 +116,7 @@ def _csv(path: Path) -> Any:
 
 
 def _check_unpacked(path: Path, arrow: Any) -> None:
-    """Refuse a packed file that unpacks to more than any table; others are as large as they are."""
+    """Reject a gzipped file that unpacks to more than the limit."""
     if not path.name.lower().endswith(".gz"):
         return
     size = 0
@@ -122,11 +124,11 @@ def _check_unpacked(path: Path, arrow: Any) -> None:
         while block := stream.read(BLOCK):
             size += len(block)
             if size > MOST_BYTES:
-                raise DataError(f"{path} holds more than {MOST_BYTES:,} bytes once it is unpacked; that is refused")
+                raise DataError(f"{path} unpacks to more than the limit of {MOST_BYTES:,} bytes; use a smaller file")
 
 
 def _values(series: Any, narwhals: Any) -> NDArray[Any] | None:
-    """Numbers, words, or None where the column is neither."""
+    """Numbers, words, or None for a column that is neither."""
     kind = series.dtype
     if kind.is_numeric() or kind == narwhals.Boolean:
         if not series.null_count():
@@ -135,10 +137,10 @@ def _values(series: Any, narwhals: Any) -> NDArray[Any] | None:
     if kind not in (narwhals.String, narwhals.Categorical, narwhals.Enum, narwhals.Object):
         return None if kind != narwhals.Unknown or series.null_count() < len(series) else _numbers(series.to_list())
     cells = [None if _is_missing(cell) else cell for cell in series.to_list()]
-    known = [cell for cell in cells if cell is not None]
-    if known and all(isinstance(cell, bool | int | float | np.number | np.bool_) for cell in known):
+    present = [cell for cell in cells if cell is not None]
+    if present and all(isinstance(cell, bool | int | float | np.number | np.bool_) for cell in present):
         return _numbers(cells)
-    if not all(isinstance(cell, str) for cell in known):
+    if not all(isinstance(cell, str) for cell in present):
         return None
     words = np.empty(len(cells), dtype=object)
     words[:] = [None if cell is None or cell.strip() in NOTHING else cell.strip() for cell in cells]
