@@ -66,7 +66,7 @@ def reproduce(
     """Run a published table or figure again, published and measured side by side.
 
     Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command resumes it.
-    See docs/reproduce.md. `python -m reproductions errata` shows what does not hold in the papers.
+    See reproductions/README.md. `python -m reproductions errata` shows what does not hold in the papers.
     """
 
     if names:

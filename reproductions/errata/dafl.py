@@ -27,9 +27,7 @@ def _example() -> Evidence:
         Step("C3>C2>C1: score", float(scores[1]), 1.82),
         Step("C3>C2>C1: score with lambda 3 of the first order, 0.4", slip, 1.82),
     )
-    follows = (
-        f"0.9 + 0.72 + 0.72 x 0.5 = {scores[1]:.2f}; {slip:.2f} comes of the third lambda of the other order, 0.4."
-    )
+    follows = f"0.9 + 0.72 + 0.72 x 0.5 = {scores[1]:.2f}; {slip:.2f} uses the third lambda of the other order, 0.4."
     return shown(math.isclose(scores[1], 1.98) and math.isclose(slip, 1.82), follows, *steps)
 
 
@@ -187,8 +185,8 @@ DAFL = (
         place="Algorithm 1, line 23; Section 1",
         printed="The accuracy kept after a failed search is a client's; the text jumps back to step 3, the algorithm "
         "to step 9; FedAvg is said to average hyperparameters.",
-        fedmerit="The accuracy of the whole federation is kept. A candidate is the round's updates weighed anew: "
-        "nobody trains twice.",
+        fedmerit="The accuracy of the whole federation is kept. A candidate reweights the round's updates; "
+        "no client trains twice.",
         see="papers.md#dafl",
         evidence=cannot("pseudocode, wording", "It must be the global accuracy; steps 9 to 16; parameters."),
     ),

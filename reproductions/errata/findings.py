@@ -60,11 +60,11 @@ def _finding_2() -> Evidence:
         steps.append(Step(f"rank correlation with gain at {target} %, exchanged", exchange))
     low, high = ([devices_above(accuracy, target) for target in targets] for accuracy in (0.803, 0.876))
     follows = (
-        f"Accuracy and gain should go together. Over the eight rows their rank correlation at {listed(targets, 'd')} % "
-        f"is {listed(as_printed)} as printed, {listed(swapped)} with IS and CB exchanged in one table. And 80.3 % puts "
+        f"Accuracy and gain should correlate. Over the eight rows their rank correlation at {listed(targets, 'd')} % "
+        f"is {listed(as_printed)} as printed, {listed(swapped)} with IS and CB swapped in one table. 80.3 % puts "
         f"{listed(low, '.0f')} % of the devices above the targets, as Table 6's row IS does; 87.6 % puts "
-        f"{listed(high, '.0f')} % there, as its row CB does. What is said of CB and IS is probably the other way "
-        "round; the tables alone cannot prove it."
+        f"{listed(high, '.0f')} % there, as its row CB does. The conclusions about CB and IS are probably "
+        "reversed; the tables alone cannot prove it."
     )
     return shown(max(as_printed) < 0.2 and min(swapped) > 0.6, follows, *steps, verdict="strong evidence")
 
@@ -172,27 +172,27 @@ def _finding_5() -> Evidence:
                 steps.append(Step(f"{target} %, {order}: mean relative difference from {name} alone", distance))
     equal = sum(apart(80, *rows) == 0 for rows in (("Ld>Md>Ds", "Md"), ("Md>Ld>Ds", "Ld")))
     follows = (
-        "By finding 1 an order should come out like its first criterion alone. Of the 8 rows led by Ld or Md (4 "
-        f"orders, 2 targets), {nearer} are nearer to the other one's; {equal} at 80 % equal it cell by cell. With the "
-        "two names exchanged in one block nothing is surprising; the table alone cannot prove it."
+        "By finding 1 an order should behave like its first criterion. Of the 8 rows led by Ld or Md (4 "
+        f"orders, 2 targets), {nearer} are nearer to the row of the other criterion; {equal} at 80 % equal it cell by "
+        "cell. With the two names swapped in one block this is explained; the table alone cannot prove it."
     )
     return shown(nearer == 8 and equal == 2, follows, *steps, verdict="strong evidence")
 
 
 FINDING_2 = Erratum(
     name="finding-2",
-    title="IS and CB exchanged between PMCFL's tables",
+    title="IS and CB swapped between PMCFL's tables",
     paper="PMCFL",
     place="Tables 6 and 7, IS and CB",
     printed="Class balance (CB) speeds training up and sharpness (IS) slows it down in Table 6; Table 7 has CB at "
     "80.3 % and IS at 87.6 %.",
-    fedmerit="Criteria go by name everywhere, never by a place in a list. Published labels stay as printed.",
+    fedmerit="Criteria are identified by name, never by position. Published labels stay as printed.",
     evidence=_finding_2,
 )
 
 FINDING_3 = Erratum(
     name="finding-3",
-    title="PMCFL's matrices of errors pair nothing",
+    title="PMCFL's error matrices do not pair images",
     paper="PMCFL",
     place="Tables 3, 5 and 7",
     printed="Each run's right and wrong test images against those of DS, as if image by image.",
@@ -205,7 +205,7 @@ FINDING_4 = Erratum(
     title="gains of PMCFL's single runs are noise",
     paper="PMCFL",
     place="Tables 2, 4 and 6, all rows",
-    printed="Gains over DS. Each row is one run; the authors' code draws partition, first model and clients anew for "
+    printed="Gains over DS. Each row is one run; the authors' code draws a new partition, first model and clients for "
     "each and sets no seed.",
     fedmerit="Runs with one seed share partition, first model and clients. A difference between two single runs is not "
     "a result; take several seeds.",
@@ -214,10 +214,11 @@ FINDING_4 = Erratum(
 
 FINDING_5 = Erratum(
     name="finding-5",
-    title="Ld and Md exchanged in DAFL's table",
+    title="Ld and Md swapped in DAFL's table",
     paper="DAFL",
     place="Table 1, Ld and Md",
-    printed="For many devices Ld is best alone, but of the orders the ones led by Md; the text calls that surprising.",
-    fedmerit="Criteria go by name everywhere; Md is `MW` here. Published labels stay as printed.",
+    printed="For many devices Ld is the best single criterion, but orders led by Md are best; the text calls that "
+    "surprising.",
+    fedmerit="Criteria are identified by name; Md is `MW` here. Published labels stay as printed.",
     evidence=_finding_5,
 )

@@ -89,14 +89,14 @@ def _evidence() -> Evidence:
 
 FINDING_1 = Erratum(
     name="finding-1",
-    title="the priority of criteria is idle",
+    title="the priority of criteria has almost no effect",
     paper="PMCFL, DAFL",
     place="Sections 4.1 and 3, normalised criteria",
     printed="Each criterion is divided by its sum over the round. The order of the criteria is what is studied.",
-    fedmerit='`normalise = "sum"`, the papers\' way, is the default; a round in which the later criteria move less '
-    'than 1 % of the weight gets the note `idle-priority`. `normalise = "max"` makes a priority count.',
+    fedmerit='The default is `normalise = "max"`; `"sum"` is the papers\' way. A round in which the later criteria '
+    "move less than 1 % of the weight gets the note `idle-priority`.",
     evidence=_evidence,
-    see="results/finding1.md",
+    see="papers.md#why-sum-makes-a-priority-idle",
 )
 
 

@@ -66,9 +66,9 @@ def _late_average() -> Evidence:
         Step("Table 3: rank correlation of convergent iteration with accuracy", together),
     )
     follows = (
-        "For who comes late, the average runs over fewer and later iterations. A client that equals another from "
-        f"iteration 43 on and is worse before has {percent(averages[1], 1)} where that one has "
-        f"{percent(averages[0], 1)}. In Table 3 the later have the better averages (rank correlation {together:+.2f})."
+        "For a client that converges late, the average covers fewer and later iterations. A client that equals "
+        f"another from iteration 43 on and is worse before has {percent(averages[1], 1)} where that one has "
+        f"{percent(averages[0], 1)}. In Table 3 late clients have better averages (rank correlation {together:+.2f})."
     )
     return shown(averages[1] > averages[0] and together > 0, follows, *steps)
 
@@ -105,7 +105,7 @@ M2F = (
         paper="M2F",
         place="Section 5.2 on Tables 2 and 3",
         printed="Two or more low factors (epochs, samples, rate) certainly mean lower accuracy and slower convergence.",
-        fedmerit="`fedmerit fairness DIR` gives both correlations for any run.",
+        fedmerit="`fedmerit explain DIR --fairness` gives both correlations for any run.",
         evidence=_low_factors,
     ),
     Erratum(
@@ -119,11 +119,11 @@ M2F = (
     ),
     Erratum(
         name="m2f-late-average",
-        title="the average favours who comes late",
+        title="the average favours clients that converge late",
         paper="M2F",
         place="Tables 2 and 3, average accuracy",
         printed="Accuracies of clients that converged at different times, side by side.",
-        fedmerit="`fedmerit fairness` correlates with the final accuracy; the average is shown beside it.",
+        fedmerit="`fedmerit explain --fairness` uses the final accuracy and shows the average next to it.",
         evidence=_late_average,
     ),
     Erratum(
@@ -133,7 +133,7 @@ M2F = (
         place="Eq. 10, Sections 5.1 and 5.2",
         printed="Computation ability is a normalised ratio of training times; in the experiments more epochs mean "
         "more.",
-        fedmerit="`Computation` and `ReportedComputation` go by time, `SimulatedComputation` by epochs. A factor "
+        fedmerit="`Computation` and `ReportedComputation` use time, `SimulatedComputation` epochs. A factor "
         "common to a group cancels in the weights.",
         see="papers.md#m2f",
         evidence=_computation,

@@ -22,22 +22,14 @@ from reproductions.errata.idle_priority import FINDING_1, draw, sweep
 
 INTRO = """# Errata of the papers
 
-What does not hold in the four papers that fedmerit builds on, recomputed from the numbers they print. Every entry below
-is a command: `python -m reproductions errata NAME`, run from the root of the repository, shows the computation step by
-step, printed numbers next to recomputed ones; `python -m reproductions errata` lists all with their verdict, `--json`
-is for machines. This page is what `python -m reproductions errata --markdown` prints, so its numbers are computed too.
-The tables are in `reproductions/published.json`; formulas, and the choices made where a paper is silent, are in
+Claims of the four papers that do not hold, recomputed from the numbers they print. From the root of the repository,
+`python -m reproductions errata NAME` shows one computation step by step, printed numbers next to recomputed ones, and
+`python -m reproductions errata` lists all. The published tables are in `reproductions/published.json`, the formulas in
 [papers.md](papers.md).
 
-- **PMCFL**: Anelli, Deldjoo, Di Noia, Ferrara, *Prioritized Multi-Criteria Federated Learning*
-- **DAFL**: the same authors, *Towards Effective Device-Aware Federated Learning*
-- **M2F**: Deng, Chen, Chan, Ngai, *M2F: Multi-centered Fairness-Aware Federated Learning Framework*
-- **FedVal**: Mehrabi, de Lichy, McKay, He, Campbell, *Towards Multi-Objective Statistically Fair Federated Learning*
-  (the poster)
-
-Before you compare with a published table: use no averages of PMCFL's Table 6, no cells of its Tables 3, 5 and 7 beyond
-the accuracies, and read gains of single rows as noise of several rounds (finding-4). Labels IS and CB (PMCFL, CelebA)
-and Ld and Md (DAFL) are in doubt (finding-2, finding-5)."""
+Before you compare with a published table: ignore the averages of PMCFL's Table 6 and all cells of its Tables 3, 5 and 7
+except the accuracies. Gains of single rows are noise of several rounds (finding-4). The labels IS and CB (PMCFL,
+CelebA) and Ld and Md (DAFL) are in doubt (finding-2, finding-5)."""
 
 WHOLE_TABLES, SINGLE_PLACES = "Findings that concern whole tables", "Single places"
 NOT_COMPUTED = "What cannot be computed"
@@ -117,12 +109,11 @@ def _section(erratum: Erratum, evidence: Evidence) -> str:
 
 
 def _entry(erratum: Erratum, evidence: Evidence) -> str:
-    link = f" See [{erratum.see.partition('#')[0]}]({erratum.see})." if erratum.see else ""
+    checked = "recomputed" if evidence.steps else "read"
     lines = [
-        f"- Where: {erratum.paper}: {erratum.place}. Verdict: **{verdict_text(evidence)}**.",
-        f"- Printed: {erratum.printed}",
-        f"- {'Comes out' if evidence.steps else 'Follows'}: {evidence.follows}",
-        f"- fedmerit: {erratum.fedmerit}{link}",
+        f"- Claim ({erratum.paper}, {erratum.place}): {erratum.printed}",
+        f"- Holds: {evidence.follows}",
+        f"- Checked: {checked}, **{verdict_text(evidence)}**.",
     ]
     wrapped = [fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines]
     return "\n".join([f"### {erratum.name}: {erratum.title}", "", *wrapped])

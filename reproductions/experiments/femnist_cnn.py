@@ -1,7 +1,7 @@
 """DAFL's CNN on FEMNIST, 300 writers: what saves rounds, centred inputs, the step or the weights?
 
 FEDMERIT_DATA=... python -m reproductions.experiments.femnist_cnn run  # resumes; a round takes half a minute
-python -m reproductions.experiments.femnist_cnn tell                   # writes docs/results/femnist-cnn.md
+python -m reproductions.experiments.femnist_cnn tell                   # prints the tables
 
 A run ends when half of the devices are above 75 %, or at its row's horizon. `tune` runs the learning rates of centred
 rows for a few rounds with a seed that is not reported on.
@@ -21,7 +21,7 @@ from fedmerit.core.state import Record
 from fedmerit.store.run_folder import open_ledger
 
 ROOT = Path(__file__).parents[2]
-RUNS, PAGE = ROOT / "runs" / "femnist-cnn", ROOT / "docs" / "results" / "femnist-cnn.md"
+RUNS = ROOT / "runs" / "femnist-cnn"
 TARGET, SHARE = 0.75, 0.5
 SEEDS, TUNING_SEED, TUNING_ROUNDS, RATES = (11, 12), 201, 6, (0.03, 0.1, 0.3)
 TASK = {"data": "femnist", "partition": "natural", "clients": 300, "model": "femnist-cnn", "validation": 0.1}
@@ -51,8 +51,7 @@ def main() -> None:
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     options = parser.parse_args()
     if options.what == "tell":
-        PAGE.write_text("\n".join(page()) + "\n")
-        print(PAGE)
+        print("\n".join(page()))
     elif options.what == "tune":
         for name, recipe in (("FedAvg", FEDAVG), ("adaptive", ADAPTIVE)):
             for rate in RATES:
@@ -113,9 +112,8 @@ def stop_at_target(record: Record) -> None:
 
 
 def page() -> Iterator[str]:
-    """The page: rounds to the target of every row and seed, the tuning, and the words of the head."""
-    yield (PAGE.parent / "femnist-cnn.head.md").read_text().rstrip()
-    yield from ("", "## Rounds", "")
+    """Rounds to the target of every row and seed, and the tuning."""
+    yield from ("## Rounds", "")
     yield f"Rounds until {SHARE:.0%} of the 300 devices are above {TARGET:.0%}; > n: not within n rounds."
     yield from ("", f"| row | lr | {' | '.join(f'seed {seed}' for seed in SEEDS)} | accuracy there |")
     yield f"| --- | ---: {'| ---: ' * (len(SEEDS) + 1)}|"

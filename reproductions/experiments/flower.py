@@ -1,8 +1,8 @@
-"""Every recipe on every fleet, and what Flower costs: the tables of docs/results/flower.md.
+"""Every recipe on every fleet, and what Flower costs: tables of docs/results/flower.md.
 
 python -m reproductions.experiments.flower conform  # local, in process, simulation, deployment; can be resumed
 python -m reproductions.experiments.flower cost     # our ServerApp and Merit against Flower's FedAvg on one deployment
-python -m reproductions.experiments.flower tell     # writes docs/results/flower.tables.md from what was run
+python -m reproductions.experiments.flower tell     # prints the tables of what was run
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fedmerit.flower.start import run_settings, write_app
 from fedmerit.flower.supernode import BIN
 
 ROOT = Path(__file__).parents[2]
-RUNS, RESULTS = ROOT / "runs" / "flower", ROOT / "docs" / "results"
+RUNS = ROOT / "runs" / "flower"
 NODES, ROUNDS = 4, 2
 TASK = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2, "server": 100}
 M2F = {"name": "m2f", "criteria": ["Participation", "SimulatedComputation", "DataRatio"]}
@@ -184,9 +184,7 @@ def aggregation(size: int, nodes: int = 10) -> float:
 
 def tell() -> None:
     """The tables."""
-    lines = ["# Flower: tables", "", *_conformance(), "", *_cost()]
-    (RESULTS / "flower.tables.md").write_text("\n".join(lines) + "\n")
-    print(RESULTS / "flower.tables.md")
+    print("\n".join([*_conformance(), "", *_cost()]))
 
 
 def _conformance() -> list[str]:

@@ -1,4 +1,4 @@
-"""How large is the report of 1,000 clients x 500 rounds, and how soon is it there? Writes docs/results/report.md.
+"""How large is the report of 1,000 clients x 500 rounds, and how soon is it there? Prints a table.
 
 python -m reproductions.experiments.opening  # needs Chromium; minutes
 """
@@ -17,7 +17,6 @@ from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import environment
 from reproductions.experiments.large_ledger import CLIENTS, DRAWN, ROUNDS, make_run
 
-PAGE = Path(__file__).parents[2] / "docs" / "results" / "report.md"
 TIMES = 9
 STAGES = ("shown", "drawn", "ready")
 BARE = (
@@ -26,15 +25,10 @@ BARE = (
     "document.documentElement.dataset.drawn = Math.round(performance.now()); }});</script>"
 )
 """Plotly as it comes and three points: what a page has to wait for."""
-TAIL = """
-The first row is plotly's own start, which is most of the time to the first chart of any page that has it as it comes;
-the report's is a little sooner there (`called_at_once` in report/html.py). So the report shows its text first, and
-draws the charts in sight while the detail of a run, most of the file, is not unfolded yet.
-"""
 HEAD = """\
 # The report: how large, how soon
 
-    .venv/bin/python -m reproductions.experiments.opening
+    python -m reproductions.experiments.opening
 
 A ledger of {clients:,} clients x {rounds} rounds (drawn by chance, 3 criteria, every client tested in every round),
 its report opened {times} times in headless Chromium {version}, each time in a new window, on {cores} cores.
@@ -47,7 +41,7 @@ Milliseconds from the start of loading: median (least to largest). `text`: all t
 
 
 def main() -> None:
-    """Make, open, write down."""
+    """Make, open, print."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         raise SystemExit("no chromium: apt-get install chromium")
@@ -62,8 +56,7 @@ def main() -> None:
         cores = environment()["cores"]
         text = HEAD.format(clients=CLIENTS, rounds=ROUNDS, times=TIMES, version=browser.version, cores=cores)
         browser.close()
-    PAGE.write_text(text + "\n".join(lines) + "\n" + TAIL)
-    print("\n".join(lines))
+    print(text + "\n".join(lines))
 
 
 def make_pages(folder: Path) -> dict[str, Path]:

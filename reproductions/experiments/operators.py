@@ -2,7 +2,7 @@
 
 python -m reproductions.experiments.operators run                       # resumes what was stopped; needs FEDMERIT_DATA
 python -m reproductions.experiments.operators run --tasks digits,adult
-python -m reproductions.experiments.operators tell                      # writes docs/results/operators.md
+python -m reproductions.experiments.operators tell                      # prints the tables
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from reproductions.reproduce.cells import (
 from reproductions.reproduce.output import ESCAPED
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "results" / "operators.md"
 SEEDS, SHARE = 10, 0.5
 NORMALISE = ("sum", "max", "minmax", "scale")
 SHARES_OF_CRITERIA = [1 / 2, 1 / 3, 1 / 6]
@@ -87,8 +86,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=None, help="runs at once")
     options = parser.parse_args()
     if options.what == "tell":
-        PAGE.write_text("\n".join(page(options.runs)) + "\n", encoding="utf-8")
-        print(PAGE)
+        print("\n".join(page(options.runs)))
         return
     for name in options.tasks.split(","):
         compare(plan_of(name), options.runs / name, jobs=options.jobs)
@@ -138,15 +136,14 @@ def score(operator: str, priority: tuple[str, ...]) -> dict[str, Any]:
 
 
 def page(runs: Path) -> Iterator[str]:
-    """The text above the tables, which is written by hand, then a table or three for each finished task."""
-    yield (PAGE.parent / "operators.head.md").read_text(encoding="utf-8").rstrip()
+    """Runs and machine, then three tables for each finished task."""
     studies = {name: Study.load(runs / name) for name in TASKS if (runs / name / "study.toml").exists()}
     finished = {name: study for name, study in studies.items() if complete(study).any()}
     here = environment()
     versions = ", ".join(f"{name} {here[name]}" for name in ("fedmerit", "python", "numpy", "torch"))
     seconds = sum(float(study.metrics["seconds"].sum()) for study in finished.values())
     number = sum(len(study.rows) * int(complete(study).sum()) for study in finished.values())
-    yield from ("", f"{number} runs; their rounds add up to {seconds / 60:.0f} minutes, beside other work. Machine:")
+    yield f"{number} runs; their rounds add up to {seconds / 60:.0f} minutes. Machine:"
     yield f"{here['cpu']} ({here['machine']}, {here['instructions']}), {here['cores']} cores, {versions}."
     yield from ("", "## Results", "", *(f"- {MARKDOWN.sub(ESCAPED, note)}" for note in (LEGEND, CENSORED)), "")
     for name, study in finished.items():

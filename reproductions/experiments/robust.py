@@ -1,7 +1,7 @@
 """What do robust aggregators cost? Seconds and memory of 100 updates of 6.6 million values.
 
 python -m reproductions.experiments.robust cost  # resumes what was stopped
-python -m reproductions.experiments.robust tell  # writes the figures into docs/results/robust.md
+python -m reproductions.experiments.robust tell  # prints the table
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedmerit.core.server.server import Aggregator, Batch, Mean
 from fedmerit.core.updates import Updates
 
 ROOT = Path(__file__).parents[2]
-KEPT, PAGE = ROOT / "runs" / "robust", ROOT / "docs" / "results" / "robust.md"
+KEPT = ROOT / "runs" / "robust"
 
 
 def costs() -> dict[str, Aggregator]:
@@ -82,13 +82,6 @@ def cost_table() -> Iterator[str]:
         yield f"| {name} | {seconds:.1f} | {megabytes:.0f} |"
 
 
-def tell() -> None:
-    """The part of the page that figures make, between its two marks."""
-    begin, end = "<!-- figures -->\n", "<!-- end of figures -->\n"
-    head, tail = PAGE.read_text().split(begin)[0], PAGE.read_text().split(end)[1]
-    PAGE.write_text(head + begin + "\n".join(cost_table()) + "\n" + end + tail)
-
-
 def main() -> None:
     """Measure, or tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -96,7 +89,7 @@ def main() -> None:
     if parser.parse_args().what == "cost":
         cost()
     else:
-        tell()
+        print("\n".join(cost_table()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fifty SuperNodes on one machine, twenty rounds, two of them killed and the SuperLink restarted on the way.
 
-python -m reproductions.experiments.scale runs/scale                         # prints the table of docs/results/scale.md
+python -m reproductions.experiments.scale runs/scale                         # prints a table
 python -m reproductions.experiments.scale runs/scale --nodes 20 --rounds 10
 
 All are real processes that talk over loopback: a SuperLink with a database, a SuperExec with the ServerApp, and for

@@ -2,7 +2,7 @@
 
 python -m reproductions.experiments.steps run                       # resumes what was stopped; needs FEDMERIT_DATA
 python -m reproductions.experiments.steps run --tasks digits,adult
-python -m reproductions.experiments.steps tell                      # writes docs/results/steps.md
+python -m reproductions.experiments.steps tell                      # prints the tables
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.statistics import paired
 
 ROOT = Path(__file__).parents[2]
-RUNS, PAGE = ROOT / "runs" / "steps", ROOT / "docs" / "results" / "steps.md"
+RUNS = ROOT / "runs" / "steps"
 SEEDS, TUNING_SEEDS = (1, 2, 3, 4, 5), (201, 202)
 SHARES = (0.5, 0.7)
 
@@ -97,8 +97,7 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     options = parser.parse_args()
     if options.what == "tell":
-        PAGE.write_text("\n".join(page()) + "\n")
-        print(PAGE)
+        print("\n".join(page()))
         return
     for name in options.tasks.split(","):
         study = compare(plan_of(name), RUNS / name)
@@ -130,13 +129,12 @@ def _train_and_grid(lr: Sequence[float], grid: Mapping[str, Any]) -> dict[str, A
 
 
 def page() -> Iterator[str]:
-    """The page of all studies that are finished."""
+    """The tables of all finished studies."""
     studies = {name: Study.load(RUNS / name) for name in TASKS if (RUNS / name / "study.toml").exists()}
-    yield (PAGE.parent / "steps.head.md").read_text().rstrip()
     for name, study in studies.items():
         if study.unfinished:
             continue
-        yield from ("", f"## {name}", "", *told(name, study))
+        yield from (f"## {name}", "", *told(name, study), "")
 
 
 def told(name: str, study: Study) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Are rewards fair and worth having? Shares by contribution against gains over training alone, on three data sets.
 
 FEDMERIT_DATA=... python -m reproductions.experiments.worth run  # about an hour; goes on where it was stopped
-python -m reproductions.experiments.worth tell                   # writes docs/results/worth.md
+python -m reproductions.experiments.worth tell                   # prints the tables
 
 Ten parties with unequal rows of Adult, ten with unequal rows and labels of MNIST, the four hospitals of Heart. What a
 client brings is its Shapley value over FedAvg's run of the same seed, by accuracy on rows that the server keeps.
@@ -38,7 +38,7 @@ from fedmerit.study.fairness import Gains
 from fedmerit.tasks.federation import Split
 
 ROOT = Path(__file__).parents[2]
-RUNS, PAGE = ROOT / "runs" / "worth", ROOT / "docs" / "results" / "worth.md"
+RUNS = ROOT / "runs" / "worth"
 ROUNDS, FINISH, TESTED = 20, 2, 2000
 CHOOSING, SEEDS = (11,), (1, 2, 3, 4, 5)
 ADULT_SIZES = (20, 30, 45, 70, 105, 160, 240, 360, 550, 820)
@@ -184,8 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "tell"))
     if parser.parse_args().what == "tell":
-        PAGE.write_text("\n".join(page()) + "\n", encoding="utf-8")
-        print(PAGE)
+        print("\n".join(page()))
         return
     warnings.simplefilter("ignore", NoteWarning)
     (RUNS / "machine").parent.mkdir(parents=True, exist_ok=True)
@@ -273,20 +272,6 @@ def page() -> Iterator[str]:
     )
     for data in DATA:
         yield from section(data)
-    yield from (
-        "## What this says",
-        "",
-        "- That *gains* follow contribution and are half of FedAvg's cannot be had, whatever the reward: FedAvg gives",
-        "  most to those who bring least, and who brings most has nearly the common model already. The bounds say",
-        "  what is left.",
-        "- What CFFL, RFFL and CGSV call fair is that final accuracies follow those alone. On MNIST that goes together",
-        "  with most of the gain: cold shares (T 0.5) with a small floor, or shares that are finished alone. On Adult",
-        "  the same rows come near it, and the row that was picked does not. Which measure picks was settled after",
-        "  seeds 1 and 2 had been seen; by the Shapley value no row reaches what is asked.",
-        "- M2F's shares keep own training and hardly leave the accuracy alone: fair, without a gain.",
-        "- At the hospitals FedAvg loses to training alone in the mean.",
-        "",
-    )
 
 
 def section(data: str) -> Iterator[str]:
@@ -315,7 +300,7 @@ def section(data: str) -> Iterator[str]:
 
 def told(figures: Line, what: str) -> str:
     """A correlation with its interval."""
-    if all(math.isnan(getattr(one, what)) for one in figures.of):
+    if all(math.isnan(one.measures[what]) for one in figures.of):
         return "-"
     return f"{figures.mean(what):+.2f} +- {figures.interval(what):.2f}"
 

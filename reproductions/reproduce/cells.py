@@ -20,7 +20,7 @@ from fedmerit.study.verdicts import FEWEST, NOISE, TOO_FEW
 UNKNOWN = "-"
 SEEN, NOT_SEEN = "seen", "not seen"
 LEGEND = (
-    "in brackets: 95% bootstrap interval over the seeds (docs/study.md); * the interval of a difference leaves out 0, "
+    "in brackets: 95% bootstrap interval over the seeds (docs/compare.md); * the interval of a difference excludes 0, "
     f"with at least {FEWEST} seeds"
 )
 CENSORED = (

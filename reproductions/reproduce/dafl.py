@@ -187,5 +187,4 @@ DAFL = Reproduction(
     },
     make_result=tables,
     shares=SHARES,
-    see=("femnist.md",),
 )

@@ -62,7 +62,6 @@ def _table(number: int, group: str) -> Reproduction:
         settings=_settings(0.5, [1, 3], DRAWN),
         make_result=ClientTable(number),
         study="m2f, second experiment",  # both tables come from the same runs: with the same --out they run once
-        see=("m2f.md",),
     )
 
 
@@ -76,6 +75,5 @@ M2F = (
         rows=ROWS,
         settings=_settings(1.0, 3),
         make_result=figures,
-        see=("m2f.md",),
     ),
 )

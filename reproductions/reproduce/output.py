@@ -112,8 +112,6 @@ def _head(reproduced: Reproduced, command: str, rate: str) -> Iterator[str]:
     yield from ("", f"{rate[:1].upper()}{rate[1:]}.") if rate else ()
     if setting.differs:
         yield from ("", "What differs from the paper:", "", *(f"- {difference}" for difference in setting.differs))
-    if reproduction.see:
-        yield from ("", "Earlier results: " + ", ".join(f"[{page}]({page})" for page in reproduction.see) + ".")
     yield ""
 
 

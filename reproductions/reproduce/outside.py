@@ -326,8 +326,8 @@ HEART = Reproduction(
             {WHOLE: {**HEART_BASE, "run": {**HEART_BASE["run"], "rounds": rounds}}},
             0.05,
             (
-                "two epochs a round in place of 100 updates; learning rates as chosen in docs/results/heart.md on "
-                "validation rows and other seeds: 0.003, LD > DS 0.01, AFL 0.1; standalone has FedAvg's",
+                "two epochs a round in place of 100 updates; learning rates chosen on validation rows and "
+                "other seeds (reproductions.experiments.heart): 0.003, LD > DS 0.01, AFL 0.1; standalone has FedAvg's",
             ),
         )
         for scale, rounds in HEART_ROUNDS.items()
@@ -338,7 +338,6 @@ HEART = Reproduction(
         {WHOLE: {"FedAvg": (68.5, None), "FedYogi": (73.1, None), "pooled": (73.5, None)}},
         digits=1,
     ),
-    see=("heart.md",),
 )
 
 OUTSIDE = (PFLLIB, FAIR, DUAL, HEART)

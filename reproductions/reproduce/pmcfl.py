@@ -227,7 +227,6 @@ TABLE_2 = Reproduction(
         "paper": Setting(_mnist("iid", 0.215, 1000), 33, (LINEAR,), MNIST_TARGETS, RATES),
     },
     make_result=Tables(2),
-    see=("mnist-iid.md",),
 )
 
 TABLE_4 = Reproduction(

@@ -80,7 +80,6 @@ class Reproduction:
     make_result: Callable[[Setting, Studies], Result]
     shares: tuple[float, ...] = SHARES
     study: str = ""
-    see: tuple[str, ...] = ()
 
     def setting(self, scale: str) -> Setting:
         """What is run at a scale."""

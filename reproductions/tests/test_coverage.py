@@ -1,4 +1,4 @@
-"""The coverage table of docs/papers.md: every numbered item has a row, and every row an answer that stands."""
+"""The tables of reproductions/coverage.md: every numbered item has a row, and every row an answer that stands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/papers.md").read_text()
+PAGE = (ROOT / "reproductions/coverage.md").read_text()
 PAPERS = {"PMCFL": (10, 7, 3), "DAFL": (4, 1, 1), "M2F": (12, 3, 3), "FedVal": (2, 0, 0)}
 """Equations, tables and figures that each paper numbers."""
 
 
 def rows(paper: str) -> list[list[str]]:
-    part = PAGE.partition(f"### {paper}, item by item")[2].partition("\n##")[0]
+    part = PAGE.partition(f"## {paper}, item by item")[2].partition("\n##")[0]
     return [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")][2:]
 
 

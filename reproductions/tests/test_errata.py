@@ -157,7 +157,7 @@ def test_the_page_is_what_the_command_prints(cli: CommandLine):
 
 
 def test_the_results_of_finding_1_are_current():
-    text = (DOCS / "results" / "finding1.md").read_text()
+    text = (DOCS / "results" / "priorities.md").read_text()
     rows = [[float(cell) for cell in re.findall(r"[\d.]+", line)] for line in re.findall(r"^\| \d.*", text, flags=re.M)]
     assert [int(row[0]) for row in rows] == [point.clients for point in sweep()]
     for row, point in zip(rows, sweep(), strict=True):

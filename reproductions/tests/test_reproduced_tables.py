@@ -168,7 +168,7 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
     assert any(line.startswith("‡ see python -m reproductions errata pmcfl-averages") for line in table.below)
     assert list(reproduced.result.figures) == ["figure3"]
     assert [line[0] for line in errors.rows] == ["CB, published‡", "measured", "CB>DS>IS, published‡", "measured"]
-    with pytest.raises(FolderError, match="holds another study"):
+    with pytest.raises(FolderError, match="has another study"):
         run(
             replace(tiny("pmcfl-table6", (0.2, 0.3, 0.4), run={"rounds": 4}), rows=rows),
             tmp_path / "a",

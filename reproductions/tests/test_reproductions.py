@@ -164,12 +164,12 @@ def test_footnotes_name_entries_that_exist():
     assert notes.below[1] == f"‡ see python -m reproductions errata finding-2: {ERRATA['finding-2'].title}"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if (RESULTS / f"{name}.md").exists()])
-def test_results_at_small_are_documented(name: str):
-    """Each page names its command, its seeds and its time."""
-    page = (RESULTS / f"{name}.md").read_text()
-    command = re.search(rf"python -m reproductions {name} --scale small --seeds (\d+) ", page)
-    assert command
-    seeds = ", ".join(str(seed) for seed in range(1, int(command[1]) + 1))
-    assert f"with the seeds {seeds};" in page
-    assert "by the clock" in page
+def test_results_are_fifteen_short_pages_whose_commands_exist():
+    pages = [path.read_text(encoding="utf-8") for path in RESULTS.glob("*.md")]
+    assert len(pages) <= 15
+    assert sum(len(page.split()) for page in pages) <= 15_000
+    text = "\n".join(pages)
+    assert set(re.findall(r"python -m reproductions ([a-z][\w-]+)", text)) <= {*NAMES, "errata"}
+    modules = set(re.findall(r"python -m reproductions\.experiments\.(\w+)", text))
+    assert len(modules) > 10
+    assert [one for one in modules if not (ROOT / f"reproductions/experiments/{one}.py").exists()] == []
