@@ -76,7 +76,7 @@ sbom: setup  ## what .venv consists of, as CycloneDX in sbom.json
 audit: setup  ## known weaknesses of the pinned packages; needs pip-audit (pipx install pip-audit) and a network
 	pip-audit --requirement locked.txt --require-hashes --disable-pip
 
-bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
+bench: setup  ## speed and memory against peers (hours); writes runs/bench.md
 	$(BIN)/python benchmarks/bench.py
 
 reproduce: setup  ## a published table again, e.g. TABLE=pmcfl-table4, into runs/; without TABLE the list

@@ -1,4 +1,4 @@
-"""make bench: our engine against bare PyTorch and four peers on the same work; writes docs/results/bench.md.
+"""make bench: our engine against bare PyTorch and four peers on the same work; writes runs/bench.md.
 
 .venv/bin/python benchmarks/bench.py --works W1,W3 --only ours,flower --repeats 3
 .venv/bin/python benchmarks/bench.py --quick          # tiny works, to see whether everything runs
@@ -21,7 +21,7 @@ from results import Result, Run
 from runner import WORK, Outcome, run, write_job
 from works import WORKS, Work, make_data
 
-OUT = Path(__file__).parents[1] / "docs" / "results" / "bench.md"
+OUT = Path(__file__).parents[1] / "runs" / "bench.md"
 Entry = tuple[str, Work]  # who takes part: a contender (or a size of W6), and its work
 
 
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--isa", choices=both, help="instruction set (default: native, then avx2 if that differs)")
     parser.add_argument("--quick", action="store_true", help="tiny works, written to benchmarks/.work/quick.md")
     parser.add_argument("--merge", action="store_true", help="keep the sections of earlier runs for works not run now")
-    parser.add_argument("--out", type=Path, help="the report (default docs/results/bench.md)")
+    parser.add_argument("--out", type=Path, help="the report (default runs/bench.md)")
     options = parser.parse_args()
     options.isa = [options.isa] if options.isa else both[: 1 + machine.has_avx512()]
     options.out = options.out or (WORK / "quick.md" if options.quick else OUT)

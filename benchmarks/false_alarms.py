@@ -1,4 +1,4 @@
-"""How often honest clients are suspected, on digits spread in six ways; the figures of docs/suspects.md.
+"""How often honest clients are suspected, on digits spread in six ways; the figures of docs/untrusted-clients.md.
 
 .venv/bin/python benchmarks/false_alarms.py --seeds 5
 """

@@ -1,4 +1,4 @@
-"""The report: one table on the screen, and docs/results/bench.md with a section per work and notes kept by hand."""
+"""The report: one table on the screen, and a Markdown file with a section per work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from tables import Row, rows
 
-NOTES = "<!-- Notes are written by hand; everything below this line is kept when the bench writes this file again. -->"
 HEADS = {
     "what": "",
     "seconds": "seconds",
@@ -47,15 +46,14 @@ def peak(results: Sequence[Result], isa: str) -> float:
 
 
 def write(path: Path, machine: Mapping[str, str], results: Sequence[Result]) -> None:
-    """The whole report, the notes of the file before it at its end."""
+    """Write the whole report."""
     parts = ["# Speed and memory", ABOUT, _machine(machine, results)]
     if any(result.quick for result in results):
         parts.insert(1, "**A quick look with tiny works: these figures mean nothing.**")
     parts += [_section(result, peak(results, result.isa)) for result in results]
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "\n\n".join(part.strip() for part in parts) + f"\n\n## Notes\n\n{NOTES}\n{_notes(path)}"
     part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
+    part.write_text("\n\n".join(one.strip() for one in parts) + "\n", encoding="utf-8")
     part.replace(path)
 
 
@@ -123,8 +121,3 @@ def _stages(result: Result) -> str:
 
 def _cells(row: Row) -> list[str]:
     return [getattr(row, field.name) for field in fields(row)]
-
-
-def _notes(path: Path) -> str:
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return before.partition(NOTES)[2].lstrip("\n") or "\n(none yet)\n"

@@ -60,7 +60,7 @@ MOONS = TaskSpec("moons", "two moons measured by good and bad instruments", load
 def main() -> None:
     """FedAvg trusts the big noisy labs; a priority on calibration does not."""
     task = Task(load(TaskConfig(), seed=1), TorchLearner(network, TrainConfig(lr=0.3, epochs=5, batch=20)))
-    calibrated = prioritized(Attribute("calibrated"), DS, normalise="max")
+    calibrated = prioritized(Attribute("calibrated"), DS)
     for name, recipe in {"FedAvg": fedavg(), "calibrated > DS": calibrated}.items():
         run = federate(task, recipe, rounds=20, fraction=0.5, seed=1)
         print(f"{name:16} accuracy {run.accuracy:.3f}")

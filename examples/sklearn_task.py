@@ -57,7 +57,7 @@ class LinearSVM:
 def main() -> None:
     """FedAvg and a priority on scikit-learn's digits."""
     task = replace(load_task("digits", partition="shards", clients=20), learner=LinearSVM(64, 10))
-    for name, recipe in {"FedAvg": fedavg(), "LD > MW": prioritized(LD, MW, normalise="max")}.items():
+    for name, recipe in {"FedAvg": fedavg(), "LD > MW": prioritized(LD, MW)}.items():
         print(f"{name:8} {federate(task, recipe, rounds=30, fraction=0.5, seed=1)}")
 
 

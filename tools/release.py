@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[1]
 EVERYTHING = "torch,data,report,flower,privacy,dev"
 ALONE = (
     ("--help",),
-    ("criteria",),
+    ("list", "criteria"),
     ("weigh", "clients.csv", "--priority", "CB,DS"),
     ("explain", "run"),
-    ("show", "run"),
+    ("report", "run", "--text"),
 )
 """What works without torch: commands in a folder with a table of clients and the folder of a run."""
 

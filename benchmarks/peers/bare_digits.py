@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-CLIENTS, PER_ROUND, ROUNDS, EPOCHS, LR, ALPHA = 20, 10, 25, 5, 0.5, 0.3
+CLIENTS, PER_ROUND, ROUNDS, EPOCHS, LR, BATCH, ALPHA = 20, 10, 25, 5, 0.3, 32, 0.3
 
 
 def split(y: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
@@ -40,9 +40,10 @@ def main() -> None:
             vector_to_parameters(model, module.parameters())
             optimizer = torch.optim.SGD(module.parameters(), lr=LR)
             for _ in range(EPOCHS):
-                optimizer.zero_grad()
-                cross_entropy(module(x[train[client]]), y[train[client]]).backward()
-                optimizer.step()
+                for rows in train[client][torch.randperm(len(train[client]))].split(BATCH):
+                    optimizer.zero_grad()
+                    cross_entropy(module(x[rows]), y[rows]).backward()
+                    optimizer.step()
             trained.append(parameters_to_vector(module.parameters()).detach())
         sizes = torch.tensor([float(len(train[client])) for client in chosen])
         model = sizes / sizes.sum() @ torch.stack(trained)

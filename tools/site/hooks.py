@@ -1,4 +1,4 @@
-"""What the site is made of beside docs/: notebooks, modules, files that pages link to, and formulas as MathML.
+"""The parts of the site that are not in docs/: notebooks, files that pages link to, and formulas as MathML.
 
 MkDocs calls the functions `on_...` by their names. Formulas become MathML while the site is built: browsers show it
 without any JavaScript, and screen readers read it.
@@ -17,12 +17,12 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "fedmerit"
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
 """Pages beside docs/ that are part of the site, and what takes the README's place there."""
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)
-CITATION = re.compile(r"\[((?:PMCFL|DAFL|M2F|FedVal), [^\[\]<>]{1,30})\](?!\()")
+NOT_SEARCHED = ("results/", "sources/", "changelog.md", "contributing.md")
+"""Pages that the search leaves out: their numbers and names would bury the guides."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".js": "javascript", ".patch": "diff", ".sh": "sh"}
 PICTURE = re.compile(r'<p>(<img [^>]*src="[^"]*\.svg"[^>]*>)</p>')
 LONG = 40
@@ -83,18 +83,8 @@ def source_page(path: str) -> str:
     return "\n".join(parts)
 
 
-def room_page(room: Path) -> str:
-    """The reference of one room: its modules, in the order of their names."""
-    paths = sorted(room.glob("[a-z]*.py")) + (sorted(room.glob("*/[a-z]*.py")) if room.name == "core" else [])
-    modules = [".".join(path.relative_to(room).with_suffix("").parts) for path in paths]
-    about = (room / "__init__.py").read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0].strip()
-    parts = [f"# {room.name}\n\n{about}\n"]
-    parts += [f"::: fedmerit.{room.name}.{name}\n" for name in modules]
-    return "\n".join(parts)
-
-
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made: notebooks, rooms, and files that pages link to."""
+    """Add the generated pages: notebooks, and files that pages link to."""
     texts = {f"docs/{file.src_uri}": file.content_string for file in files if file.src_uri.endswith(".md")}
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         texts[name] = made(files, config, ROOT_PAGES[name], (ROOT / name).read_text(encoding="utf-8"), name)
@@ -103,9 +93,6 @@ def on_files(files: Files, config: Any) -> Files:
     for file, text in zip(books, notebooks.pages([Path(file.abs_src_path) for file in books], execute), strict=True):
         files.remove(file)
         texts[f"docs/{file.src_uri}"] = made(files, config, file.src_uri, text, f"docs/{file.src_uri}")
-    for room in sorted(path for path in SOURCE.iterdir() if (path / "__init__.py").exists()):
-        if f"reference/{room.name}.md" in str(config.nav):
-            made(files, config, f"reference/{room.name}.md", room_page(room))
     for path in sorted(linked_files(texts)):
         made(files, config, f"sources/{path}.md", source_page(path))
     return files
@@ -130,9 +117,11 @@ def _NotebookPage(file: File, config: Any) -> File:  # noqa: N802
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links lead to pages of the site."""
+    """Let links lead to pages of the site; leave results and sources out of the search."""
     own = page.file.src_uri
-    if own.startswith(("sources/", "reference/")):
+    if own.startswith(NOT_SEARCHED):
+        page.meta["search"] = {"exclude": True}
+    if own.startswith("sources/"):
         return markdown
     return relinked(markdown, _origins.get(own, f"docs/{own}"), own)
 
@@ -148,16 +137,8 @@ def mathml(match: re.Match[str]) -> str:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Files) -> str:
-    """Typeset formulas; let diagrams scroll on phones, and citations of docstrings lead to the page of the papers."""
-    if page.file.src_uri.startswith("reference/"):
-        content = CITATION.sub(cited, content)
+    """Typeset formulas; let diagrams scroll on phones."""
     return PICTURE.sub(r'<div class="picture" tabindex="0">\1</div>', MATH.sub(mathml, content))
-
-
-def cited(match: re.Match[str]) -> str:
-    """A citation as a link: [PMCFL, eq. 6] leads to papers.html#pmcfl-eq-6."""
-    anchor = re.sub("[^a-z0-9]+", "-", html.unescape(match[1]).lower()).strip("-")
-    return f'[<a href="../papers.html#{anchor}">{match[1]}</a>]'
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
