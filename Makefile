@@ -49,7 +49,7 @@ $(VENV)/.docs: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs  ## the site in site/: eight notebooks executed, links, spelling, barriers (4 minutes); no network
+docs: $(VENV)/.docs  ## the site in site/: five notebooks executed, links, spelling, barriers (4 minutes); no network
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_pictures.py
 	$(BIN)/python tools/site/build.py
 

@@ -185,7 +185,7 @@ def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tm
         ({"row": [FEDAVG | {"train": {"lr": 0.3}}]}, "row 'FedAvg': train.lr is set and tuned; leave 0.3 to the grid"),
         ({"tune": {"grid": {}}}, "unknown key 'tune.grid'; valid here: by, seeds, share, target"),
         ({"tune": {"by": "rounds"}}, "needs a target accuracy"),
-        ({"tune": {"seeds": [11], "by": "audit f1"}}, "needs that objective in run.audit; it can go by audit accuracy"),
+        ({"tune": {"seeds": [11], "by": "audit f1"}}, "needs that objective in run.audit; choose from audit accuracy"),
     ],
 )
 def test_a_mistake_in_a_study_is_named(changes: dict[str, Any], message: str):
