@@ -222,8 +222,8 @@ def example(text: str, module: Mapping[str, Any]) -> str:
         home = "" if inspect.ismodule(value) else value.__module__
         imports.setdefault("fedmerit" if name in fedmerit.__all__ else home, set()).add(name)
     modules = [f">>> {MODULES[name]}" for name in sorted(imports.pop("", ()))]
-    importers = [f">>> from {HOMES.get(home, home)} import {', '.join(sorted(imports[home]))}" for home in sorted(imports)]
-    return "\n".join(["```pycon", *modules, *importers, *lines, "```"])
+    named = [f">>> from {HOMES.get(home, home)} import {', '.join(sorted(imports[home]))}" for home in sorted(imports)]
+    return "\n".join(["```pycon", *modules, *named, *lines, "```"])
 
 
 if __name__ == "__main__":
