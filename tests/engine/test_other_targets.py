@@ -100,8 +100,8 @@ def test_numbers_are_learned_and_audited() -> None:
         assert audit["mae"] == pytest.approx(mean_absolute_error(test.y[rows], predicted[rows]))
         assert audit["r2"] == pytest.approx(r2_score(test.y[rows], predicted[rows]))
     assert "to within 2" in next(event for event in run.events() if event.kind == "target").text
-    assert "to within 2" in card(run.ledger)
-    assert "mae" in card(run.ledger)
+    assert "to within 2" in card(run)
+    assert "mae" in card(run)
 
 
 def test_a_scale_is_turned_back() -> None:

@@ -208,21 +208,6 @@ def test_mistakes_of_the_command_are_one_line(
     assert message in one_line(cli("predict", digits, rows_file(tmp_path / "rows.csv"), *options))
 
 
-def test_the_card_names_task_recipe_clients_and_earnings(cli: CommandLine, digits: Path, tmp_path: Path):
-    assert cli("export", digits, "--card", tmp_path / "card.md").code == 0
-    text = (tmp_path / "card.md").read_text()
-    for part in (
-        "# Model card",
-        'data = "digits"',
-        "dataset size (`DS`)",
-        "share of all weight",
-        "25.00%",
-        "Nothing was",
-    ):
-        assert part in text
-    assert "one of --out FILE" in one_line(cli("export", digits, "--card", tmp_path / "a", "--onnx", tmp_path / "b"))
-
-
 def test_rows_worked_through_count_the_epochs():
     task = odd_task()
     trained = Task(task.federation, TorchLearner(Odd, make_config({"train": {"epochs": 3}}).train))

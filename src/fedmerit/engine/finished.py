@@ -241,13 +241,20 @@ def write_encoder(folder: Path, encoder: Encoder | None) -> None:
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     """Read the encoder from the run folder, or make it from the configuration's table; None without a table."""
-    if folder is not None and (folder / ENCODER).is_file():
-        return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
+    if stored := stored_encoder(folder):
+        return stored
     values = json.loads(ledger.meta().get("config", "null")) or {}
     if not str(values.get("task", {}).get("data", "")).startswith(TABLE):
         return None
     config = make_config(values)
     return make_federation(config.task, config.run.seed).encoder
+
+
+def stored_encoder(folder: Path | None) -> Encoder | None:
+    """Read the encoder from the run folder; None if it has none."""
+    if folder is None or not (folder / ENCODER).is_file():
+        return None
+    return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
 
 
 def _config(ledger: Ledger, missing: str) -> Config:
