@@ -18,6 +18,7 @@ from torch import nn
 
 from fedmerit import Federation, Run, Task, TorchLearner, UserError, fedavg, federate, run_config
 from fedmerit.config.schema import make_config
+from fedmerit.engine.estimator import Classifier
 from fedmerit.tasks.formats.table_files import read_frame
 
 ROWS = 180
@@ -151,3 +152,18 @@ def test_no_file_is_written_without_a_package_or_where_answers_differ(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert "pip install 'fedmerit[onnx]'" in one_line(cli("export", tmp_path / "run", "--onnx", tmp_path / "m.onnx"))
     assert not (tmp_path / "m.onnx").exists()
+
+
+def test_classes_keep_their_form(tmp_path: Path) -> None:
+    for labels, expected in [(["007", "01"], ["007", "01"]), ([2, 3], [2, 3]), ([0.5, 1.5], [0.5, 1.5])]:
+        frame = pd.DataFrame({"who": ["a", "b"] * 20, "age": np.arange(40.0), "y": np.repeat(labels, 20)})
+        data = Federation.from_frame(frame, client="who", label="y", test=0.0)
+        model = federate(Task(data, TorchLearner(lambda: nn.Linear(1, 2))), fedavg(), rounds=1).estimator()
+        assert isinstance(model, Classifier)
+        assert model.classes_.tolist() == expected
+        assert set(model.predict(frame).tolist()) <= set(expected)
+        rows: list[list[Any]] = [[12.0, "a"], [None, "b"]]
+        assert (model.predict_proba(rows) == model.predict_proba(pd.DataFrame(rows, columns=["age", "who"]))).all()
+    for wrong in ([[1.0, "a", 2]], [1.0], [[1.0, "a"], ["old", "b"]]):
+        with pytest.raises(UserError, match=r"columns age, who, in this order|numbers or words, not both"):
+            model.predict(wrong)

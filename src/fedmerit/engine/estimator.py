@@ -19,7 +19,7 @@ from fedmerit.tasks.formats.table_files import Table, read_frame, read_table
 from fedmerit.tasks.source import need
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimator:
     """A model that predicts numbers, with scikit-learn's names; `run.estimator()` makes it.
 
@@ -63,7 +63,7 @@ class Estimator:
             raise DataError(f"the model does not accept rows of shape {rows.shape[1:]}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Classifier(Estimator):
     """A model that predicts classes, or several labels at once.
 
@@ -102,10 +102,13 @@ def make_estimator(learner: Learner, model: Model, encoder: Encoder | None) -> E
 
 def class_values(encoder: Encoder) -> NDArray[Any]:
     """Classes as in the table: numbers if all of them are, else words."""
+    words = np.array(encoder.labels, dtype=object)
     try:
-        numbers = np.array(encoder.labels, dtype=np.float64)
+        numbers = words.astype(np.float64)
     except ValueError:
-        return np.array(encoder.labels, dtype=object)
+        return words
+    if [f"{number:g}" for number in numbers] != [*words]:  # words such as 007
+        return words
     return numbers.astype(np.int64) if (numbers == np.rint(numbers)).all() else numbers
 
 
@@ -140,12 +143,9 @@ def _as_table(x: Any, encoder: Encoder) -> Table:
             f"rows without column names need the {widths[1]} columns {', '.join(encoder.names)}, in this order "
             f"(got the shape {rows.shape}); or give a frame with these columns"
         )
-    arrow = need("pyarrow")
-    columns = {
-        name: [None if cell != cell else cell for cell in cells]
-        for name, cells in zip(encoder.names, rows.T.tolist(), strict=False)
-    }
+    arrow, named = need("pyarrow"), zip(encoder.names, rows.T.tolist(), strict=False)
     try:
+        columns = {name: [None if cell != cell else cell for cell in cells] for name, cells in named}
         return read_frame(arrow.table(columns), "the rows")
     except (arrow.ArrowException, TypeError) as error:
         raise DataError(f"a column must contain numbers or words, not both ({error!s:.200})") from None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmerit.core.targets import Number, target_of
 from fedmerit.engine.estimator import Classifier, Estimator, as_rows, class_values
 from fedmerit.errors import ConfigError, DataError, NoteWarning
-from fedmerit.tasks.encoding import MISSING, Encoder
+from fedmerit.tasks.encoding import MISSING, Column, Encoder
 from fedmerit.tasks.formats.table_files import NOTHING, Table
 
 TOLERANCE = 1e-5
@@ -65,7 +65,7 @@ def _described(encoder: Encoder | None) -> dict[str, str]:
         return {}
     about = {
         "columns": {column.name: "words" if column.kinds else "numbers" for column in encoder.columns},
-        "classes": class_values(encoder).tolist(),
+        "classes" if encoder.kind == "classes" else "labels": class_values(encoder).tolist(),
         "missing": "NaN in numbers, the empty text in words",
     }
     if len(encoder.names) > len(encoder.columns):
@@ -102,9 +102,7 @@ def _exported(estimator: Estimator, module: Any, example: NDArray[Any]) -> Any:
     """The torch part of the graph, for any number of rows."""
     import torch
 
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)  # torchvision is not needed
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which is not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation warnings within torch
         program = torch.onnx.export(
@@ -115,118 +113,96 @@ def _exported(estimator: Estimator, module: Any, example: NDArray[Any]) -> Any:
             dynamic_shapes=({0: torch.export.Dim("rows")},),
             verbose=False,
         )
-    log.setLevel(level)
     assert program is not None  # None without the exporter by torch.export
     return program.model_proto
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Graph:
-    """Nodes and constants of a graph under construction."""
+    """Nodes and constants of a graph under construction; `onnx` is the package."""
 
+    onnx: Any
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
 
-    def add(self, operator: str, *inputs: str, **settings: Any) -> str:
-        """Add a node with one output, and return the output's name."""
-        import onnx
+    def add(self, operator: str, *inputs: str | NDArray[Any], **settings: Any) -> str:
+        """Add a node with one output, and return the output's name; an input is a name or a constant."""
+        names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
+        output = f"encoder/{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, names, [output], **settings))
+        return output
 
-        name = f"encoder/{len(self.nodes)}"
-        self.nodes.append(onnx.helper.make_node(operator, inputs, [name], **settings))
-        return name
-
-    def constant(self, values: NDArray[Any]) -> str:
-        """Add a constant, and return its name."""
-        import onnx
-
-        name = f"encoder/constant {len(self.constants)}"
-        self.constants.append(onnx.numpy_helper.from_array(values, name))
-        return name
+    def _constant(self, values: NDArray[Any]) -> str:
+        self.constants.append(self.onnx.numpy_helper.from_array(values, f"encoder/constant {len(self.constants)}"))
+        return str(self.constants[-1].name)
 
     def number_of(self, words: str, numbers: Mapping[str, int], otherwise: int) -> str:
         """Look up the number of each word."""
-        keys, values = list(numbers), list(numbers.values())
-        return self.add(
-            "LabelEncoder", words, domain=ML, keys_strings=keys, values_int64s=values, default_int64=otherwise
-        )
+        found = {"keys_strings": [*numbers], "values_int64s": [*numbers.values()]}
+        return self.add("LabelEncoder", words, domain=ML, **found, default_int64=otherwise)
 
 
 def _with_encoder(model: Any, encoder: Encoder) -> Any:
     """Put the encoder before the torch part, and names of classes after it."""
     import onnx
 
-    graph, types = _Graph(), onnx.TensorProto
+    graph, types, helper = _Graph(onnx), onnx.TensorProto, onnx.helper
     kinds = {column.name: types.STRING if column.kinds else types.DOUBLE for column in encoder.columns}
-    inputs = [
-        onnx.helper.make_tensor_value_info(name, kinds.get(name, types.STRING), ["rows", 1]) for name in encoder.names
-    ]
+    inputs = [helper.make_tensor_value_info(name, kinds.get(name, types.STRING), ["rows", 1]) for name in encoder.names]
     encoded = _encode(graph, encoder)
-    ready = onnx.helper.make_tensor_value_info(encoded, types.FLOAT, ["rows", encoder.shape[0]])
-    (version,) = [entry.version for entry in model.opset_import if entry.domain == ""]
-    opsets = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(ML, ML_VERSION)]
-    first = onnx.helper.make_model(
-        onnx.helper.make_graph(graph.nodes, "encoder", inputs, [ready], graph.constants),
-        opset_imports=opsets,
+    ready = helper.make_tensor_value_info(encoded, types.FLOAT, ["rows", encoder.shape[0]])
+    first = helper.make_model(
+        helper.make_graph(graph.nodes, "encoder", inputs, [ready], graph.constants),
+        opset_imports=[*model.opset_import, helper.make_opsetid(ML, ML_VERSION)],
         ir_version=model.ir_version,
     )
     merged = onnx.compose.merge_models(first, onnx.compose.add_prefix(model, "model/"), [(encoded, "model/x")])
-    taken = set(encoder.names)
     for output in merged.graph.output:
-        given = output.name
-        name = given.removeprefix("model/")
-        while name in taken:
-            name += "_"
-        operator, extra = "Identity", []
+        given, name = output.name, output.name.removeprefix("model/")
         if given == f"model/{LABEL}" and encoder.kind == "classes":
-            classes = class_values(encoder)
-            merged.graph.initializer.append(onnx.numpy_helper.from_array(classes, "classes"))
-            operator, extra = "Gather", ["classes"]
+            merged.graph.initializer.append(onnx.numpy_helper.from_array(class_values(encoder), "classes"))
             output.type.tensor_type.elem_type = merged.graph.initializer[-1].data_type
-        merged.graph.node.append(onnx.helper.make_node(operator, [*extra, given], [name]))
-        output.name = name
+            source = ["Gather", "classes", given]
+        else:
+            source = ["Identity", given]
+        output.name = f"{name}_" if name in encoder.names else name
+        merged.graph.node.append(helper.make_node(source[0], source[1:], [output.name]))
     return merged
 
 
 def _encode(graph: _Graph, encoder: Encoder) -> str:
     """Add the nodes of `tasks.encoding.encode`, and return the name of the inputs (rows, width) as float32."""
     numbers = [column for column in encoder.columns if not column.kinds]
-    parts, places = [], dict[str, NDArray[np.int64]]()
-    width = len(numbers)
-    if numbers:
-        parts.append(_scaled(graph, encoder))
-        places = {column.name: np.array([place]) for place, column in enumerate(numbers)}
+    scales = _scales(graph, encoder, numbers)
+    parts = []
     for column in encoder.columns:
-        if column.kinds:
+        if not column.kinds:
+            median, mean, deviation = (
+                graph.add("Gather", part, np.array([numbers.index(column)]), axis=1) for part in scales
+            )
+            filled = graph.add("Where", graph.add("IsNaN", column.name), median, column.name)
+            part = graph.add("Div", graph.add("Sub", filled, mean), deviation)
+        else:
             known = {kind: place for place, kind in enumerate(column.kinds)}
-            missing = {word: known.get(MISSING, -1) for word in NOTHING if word not in known}
-            place = graph.number_of(column.name, known | missing, -1)
-            equal = graph.add("Equal", place, graph.constant(np.arange(column.width)[None]))
-            parts.append(graph.add("Cast", equal, to=1))
-            places[column.name] = np.arange(width, width + column.width)
-            width += column.width
-    joined = graph.add("Concat", *parts, axis=1)
-    order = np.concatenate([places[column.name] for column in encoder.columns])
-    return graph.add("Gather", joined, graph.constant(order), axis=1)
+            missing = dict.fromkeys(NOTHING, known.get(MISSING, -1))
+            part = graph.add("Equal", graph.number_of(column.name, missing | known, -1), np.arange(column.width)[None])
+        parts.append(graph.add("Cast", part, to=1))
+    return graph.add("Concat", *parts, axis=1)
 
 
-def _scaled(graph: _Graph, encoder: Encoder) -> str:
-    """Add the filling and scaling of numbers by the row's client; an unknown client has the last row of scales."""
-    numbers = [column for column in encoder.columns if not column.kinds]
-    scales = [[*(column.scales if encoder.clients else ()), column.other] for column in numbers]
-    table = {
-        part: graph.constant(np.array([[getattr(scale, part) for scale in of] for of in scales]).T)
+def _scales(graph: _Graph, encoder: Encoder, numbers: Sequence[Column]) -> list[str | NDArray[Any]]:
+    """Medians, means and deviations (rows or 1, numbers) of each row's client; the last of a table is for others."""
+    by_column = [[*(column.scales if encoder.clients else ()), column.other] for column in numbers]
+    tables: list[str | NDArray[Any]] = [
+        np.array([[getattr(scale, part) for scale in scales] for scales in by_column]).T
         for part in ("median", "mean", "deviation")
-    }
-    if encoder.clients:
-        short = {name.removeprefix(f"{encoder.owner} "): place for place, name in enumerate(encoder.clients)}
-        known = short | {name: place for place, name in enumerate(encoder.clients)}
-        client = graph.number_of(encoder.owner, known, len(encoder.clients))
-        row = graph.add("Squeeze", client, graph.constant(np.array([1])))
-        table = {part: graph.add("Gather", values, row, axis=0) for part, values in table.items()}
-    raw = graph.add("Concat", *(column.name for column in numbers), axis=1)
-    filled = graph.add("Where", graph.add("IsNaN", raw), table["median"], raw)
-    scaled = graph.add("Div", graph.add("Sub", filled, table["mean"]), table["deviation"])
-    return graph.add("Cast", scaled, to=1)
+    ]
+    if not encoder.clients or not numbers:
+        return tables
+    known = {name: place for place, name in enumerate(encoder.clients)}
+    numbered = {name.removeprefix(f"{encoder.owner} "): place for name, place in known.items()}  # 3 is ward 3, too
+    client = graph.add("Squeeze", graph.number_of(encoder.owner, numbered | known, len(known)), np.array([1]))
+    return [graph.add("Gather", table, client, axis=0) for table in tables]
 
 
 def _probe_rows(encoder: Encoder) -> Table:
@@ -234,13 +210,15 @@ def _probe_rows(encoder: Encoder) -> Table:
     random = np.random.default_rng(0)
     columns: dict[str, NDArray[Any]] = {}
     for column in encoder.columns:
-        if column.kinds:
-            words = [None if kind == MISSING else kind for kind in column.kinds]
-            columns[column.name] = random.choice(np.array([*words, None, "no such word"], dtype=object), PROBE_ROWS)
-            continue
-        scale = random.choice(np.array([*column.scales, column.other], dtype=object), PROBE_ROWS)
-        values = np.array([one.mean + 2 * one.deviation * random.normal() for one in scale])
-        columns[column.name] = np.where(random.random(PROBE_ROWS) < 0.1, np.nan, values)
+        words = [kind for kind in column.kinds if kind != MISSING]
+        scales = random.choice(np.array([*column.scales, column.other], dtype=object), PROBE_ROWS)
+        columns[column.name] = (
+            random.choice(np.array([*words, None, "no such word"], dtype=object), PROBE_ROWS)
+            if column.kinds
+            else np.array(
+                [random.choice([np.nan, random.normal(one.mean, 2 * one.deviation)], p=[0.2, 0.8]) for one in scales]
+            )
+        )
     for name in encoder.names[len(encoder.columns) :]:
         columns[name] = random.choice(np.array([*encoder.clients, "no such client"], dtype=object), PROBE_ROWS)
     return Table(columns, {}, "rows of the check")
@@ -248,9 +226,12 @@ def _probe_rows(encoder: Encoder) -> Table:
 
 def _feed(table: Table, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The inputs of the ONNX file: a column (rows, 1) each; a missing word is the empty text."""
-    columns = {name: table.columns[name][:, None] for name in names}
-    is_word = {name: values.dtype == object for name, values in columns.items()}
-    return {name: np.where(values == None, "", values) if is_word[name] else values for name, values in columns.items()}  # noqa: E711
+    feed = {}
+    for name in names:
+        values = table.columns[name]
+        is_word = values.dtype == object
+        feed[name] = np.array([[cell or ""] for cell in values], dtype=object) if is_word else values[:, None]
+    return feed
 
 
 def _check(session: Any, estimator: Estimator, module: Any, rows: Any) -> None:

@@ -172,7 +172,7 @@ class _Card:
         by_size = sorted(range(len(self.names)), key=lambda client: -self.tested.get(client, (0, 0))[1])
         rows = tuple((self.names[client], *cells(client)) for client in sorted(by_size[:MOST_CLIENTS]))
         more = len(self.names) - MOST_CLIENTS
-        below = (f"{more} further clients, with fewer test rows, are not listed.",) if more > 0 else ()
+        below = (f"{more} further clients are not listed; these have the most test rows.",) if more > 0 else ()
         return TextTable(title, ("client", *header), rows, below)
 
     def _details(self) -> tuple[str, ...]:
@@ -201,17 +201,18 @@ class _Card:
         yield "Not meant for other populations, nor for decisions about people that no person checks."
 
     def _data(self) -> Iterator[Block]:
-        weights = [one for row in self.run.ledger.rounds() for one in self.run.ledger.weights(row["round"])]
-        shares, data = self._label_shares(), self.data
+        data, ledger = self.data, self.run.ledger
+        weights = [one for row in ledger.rounds() for one in ledger.weights(row["round"])]
         rows = {one.id: one.facts.get(SAMPLES, 0.0) for one in weights}
         rows |= dict(enumerate(data.train.sizes.tolist())) if data else {}
+        header, shares = self._label_shares()
 
         def cells(client: int) -> Sequence[str]:
             train, test = rows.get(client), self.tested.get(client, (0, 0))[1]
             return (UNKNOWN if train is None else f"{train:,.0f}", f"{test:,}", *shares.get(client, ()))
 
-        labels = [f"{word} (%)" for word in self._words()] if shares else []
-        yield self._table("Rows of each client, and shares of labels", ("training", "test", *labels), cells)
+        title = f"Rows of each client{', and labels of its training rows' if header else ''}"
+        yield self._table(title, ("training", "test", *header), cells)
         if data is not None and data.report:
             yield ("Columns:", *data.report)
 
@@ -219,14 +220,17 @@ class _Card:
         classes = range(self.data.classes if self.data else 0)
         return self.encoder.labels if self.encoder else [str(label) for label in classes]
 
-    def _label_shares(self) -> dict[int, tuple[str, ...]]:
-        """Shares of the labels in each client's training rows, in per cent; empty if unknown, or of many classes."""
-        data = self.data
-        if data is None or data.target == "number" or data.classes > MOST_LABELS:
-            return {}
+    def _label_shares(self) -> tuple[list[str], dict[int, Sequence[str]]]:
+        """Shares of the labels in each client's training rows, or of the commonest one, if they are known."""
+        data, words = self.data, self._words()
+        if data is None or data.target == "number":
+            return [], {}
         hits = data.train.y if data.target == "labels" else data.train.y[:, None] == np.arange(data.classes)
         clients = [client for client in range(len(data.names)) if data.train.sizes[client]]
-        return {i: tuple(f"{100 * share:.0f}" for share in hits[data.train.rows(i)].mean(axis=0)) for i in clients}
+        shares = {client: 100 * hits[data.train.rows(client)].mean(axis=0) for client in clients}
+        if len(words) > MOST_LABELS:
+            return ["commonest"], {i: [f"{words[int(one.argmax())]} ({one.max():.0f} %)"] for i, one in shares.items()}
+        return [f"{word} (%)" for word in words], {i: [f"{each:.0f}" for each in one] for i, one in shares.items()}
 
     def _measures(self) -> Iterator[Block]:
         chosen = getattr(self.config.run, "measure", None) if self.config else None
