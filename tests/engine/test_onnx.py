@@ -167,3 +167,16 @@ def test_classes_keep_their_form(tmp_path: Path) -> None:
     for wrong in ([[1.0, "a", 2]], [1.0], [[1.0, "a"], ["old", "b"]]):
         with pytest.raises(UserError, match=r"columns age, who, in this order|numbers or words, not both"):
             model.predict(wrong)
+
+
+def test_a_private_table_says_that_its_scales_are_not_protected(tmp_path: Path, cli: CommandLine) -> None:
+    patients().to_csv(tmp_path / "h.csv", index=False)
+    task = {"data": f"table:{tmp_path / 'h.csv'}", "client": "hospital", "label": "died", "features": ["age"]}
+    recipe = {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 100}}}
+    privacy = {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True}
+    run = RUN | {"rounds": 1, "fraction": 0.9, "selection": "poisson"}
+    config = make_config({"task": task, "recipe": recipe, "run": run, "privacy": privacy})
+    run_config(config, tmp_path / "run").ledger.close()
+    answer = cli("export", tmp_path / "run", "--onnx", tmp_path / "m.onnx")
+    assert answer.code == 0, answer.err
+    assert "scales of clients, which epsilon does not cover" in answer.err

@@ -17,6 +17,7 @@ from fedmerit.cli.app import (
     app,
     complete_keys,
     complete_values,
+    notes_printed,
     open_run,
     out_console,
     show,
@@ -240,7 +241,8 @@ def export(
         return
     check_run(folder)
     if onnx is not None:
-        Run.load(folder).write_onnx(onnx, force=force)
+        with notes_printed():
+            Run.load(folder).write_onnx(onnx, force=force)
         out_console.print(f"ONNX: {onnx}", markup=False)
     elif card is not None:
         run = Run.load(folder)

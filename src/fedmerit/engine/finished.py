@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,7 +23,7 @@ from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.engine.estimator import Estimator, make_estimator
 from fedmerit.engine.onnx_file import onnx_bytes
-from fedmerit.errors import ConfigError, DataError, FolderError
+from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
@@ -133,6 +134,9 @@ class Run:
         if x is None and encoder is None:
             config = _config(self.ledger, "example rows; give some: run.write_onnx(path, x)")
             x = make_task(config).federation.train.x[:16]
+        if encoder is not None and self.ledger.rounds()[-1]["epsilon"] is not None:
+            text = f"{path} contains medians and scales of clients, which epsilon does not cover; do not publish it"
+            warnings.warn(text, NoteWarning, stacklevel=2)
         versions = {name: value for name, value in self.ledger.meta().items() if name in PACKAGES}
         facts = {"rounds": str(self.ledger.last_round()), "ledger": self.ledger.head()}
         content = onnx_bytes(self.estimator(), self.module(), x, facts | versions)
