@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What builds the package is pinned too: pip before 25.3 reads the first, later ones the second.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
-EXTRAS := torch,data,report,flower,dev
+EXTRAS := torch,data,report,flower,onnx,dev
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz lint types check docs wheel release test-flower flower-secure lock sbom audit bench reproduce clean

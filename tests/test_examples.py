@@ -117,9 +117,8 @@ def _check_same_predictions(model: Any, run: Run, file: Path) -> None:
     inputs = Federation.from_parquet(file, client="hospital", label="died", attributes=["sex"], test=0.25).test.x
     with torch.inference_mode():
         plain = model(torch.from_numpy(inputs)).argmax(dim=1).numpy()
-    assert (run.predict(inputs) == plain).all()
-    assert set(run.predict(patients)) == {0, 1}
-    assert run.labels == ("no", "yes")
+    assert (run.estimator().learner.predict(run.model, inputs) == plain).all()
+    assert set(run.estimator().predict(patients)) == {"no", "yes"}
 
 
 @pytest.mark.parametrize(("name", "attacks"), [("", 2 * len(KINDS)), ("-mnist", 8), ("-femnist", 2 * 8)])

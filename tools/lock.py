@@ -96,7 +96,7 @@ def is_of(start: re.Pattern[str], file: str, name: str) -> bool:
 
 def main() -> None:
     """Write the file; a version that differs from constraints.txt is an error."""
-    wanted = needed(sys.argv[1] if len(sys.argv) > 1 else "torch,data,report,flower,dev")
+    wanted = needed(sys.argv[1] if len(sys.argv) > 1 else "torch,data,report,flower,onnx,dev")
     pinned = pins(CONSTRAINTS.read_text())
     loose = sorted(name for name, version in wanted.items() if pinned.get(canonical(name)) != version)
     if loose:

@@ -21,7 +21,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EVERYTHING = "torch,data,report,flower,privacy,dev"
+EVERYTHING = "torch,data,report,flower,privacy,onnx,dev"
 ALONE = (
     ("--help",),
     ("list", "criteria"),

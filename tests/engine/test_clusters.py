@@ -76,7 +76,7 @@ def test_planted_groups_are_found_and_serve_their_clients(task: Task, tmp_path: 
     assert {one.group for one in without.explain(8)} == {0}, "all chose the same"
     assert {path.name for path in (tmp_path / "run" / "clusters").iterdir()} == {"0.safetensors", "1.safetensors"}
     with pytest.raises(ConfigError, match="this run has 2 cluster models"):
-        run.predict(task.federation.test.x[:1])
+        run.estimator()
 
 
 def test_asking_which_model_fits_counts_among_the_bytes(task: Task):

@@ -37,6 +37,7 @@ from fedmerit import (
 from fedmerit.config.schema import TrainConfig, make_config
 from fedmerit.core.recipes import agnostic
 from fedmerit.core.targets import Labels, Number
+from fedmerit.engine.estimator import Classifier
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.inputs import Parts
 from fedmerit.report.card import card
@@ -91,7 +92,7 @@ def test_numbers_are_learned_and_audited() -> None:
     task = days_task()
     run = federate(task, fedavg(), rounds=8)
     test = task.federation.test
-    predicted = run.predict(test.x)
+    predicted = task.learner.predict(run.model, test.x)
     assert run.accuracy == pytest.approx((np.abs(predicted - test.y) <= 2).mean())
     assert run.accuracy > 0.75
     for client in range(3):
@@ -99,8 +100,8 @@ def test_numbers_are_learned_and_audited() -> None:
         assert audit["mae"] == pytest.approx(mean_absolute_error(test.y[rows], predicted[rows]))
         assert audit["r2"] == pytest.approx(r2_score(test.y[rows], predicted[rows]))
     assert "to within 2" in next(event for event in run.events() if event.kind == "target").text
-    assert "to within 2" in card(run.ledger)
-    assert "mae" in card(run.ledger)
+    assert "to within 2" in card(run)
+    assert "mae" in card(run)
 
 
 def test_a_scale_is_turned_back() -> None:
@@ -109,7 +110,7 @@ def test_a_scale_is_turned_back() -> None:
     run = federate(scaled, fedavg(), rounds=6)
     x = task.federation.test.x
     raw = run.module()(torch.from_numpy(x)).detach().numpy()[:, 0]
-    assert run.predict(x) == pytest.approx(12 + 6 * raw.astype(float), abs=1e-4)
+    assert scaled.learner.predict(run.model, x) == pytest.approx(12 + 6 * raw.astype(float), abs=1e-4)
     assert run.accuracy > 0.75
 
 
@@ -162,7 +163,9 @@ def test_several_labels() -> None:
     task = findings_task()
     run = federate(task, adaptive("DS"), rounds=6, audit=["recall:1"])
     test = task.federation.test
-    predicted, chances = run.predict(test.x), run.predict_proba(test.x)
+    learner = task.learner
+    assert isinstance(learner, TorchLearner)
+    predicted, chances = learner.predict(run.model, test.x), learner.predict_proba(run.model, test.x)
     assert predicted.shape == chances.shape == (len(test.y), 2)
     assert run.accuracy == pytest.approx((predicted == test.y).all(axis=1).mean())
     rows, audit = test.rows(0), last_audit(run, 0)
@@ -170,7 +173,9 @@ def test_several_labels() -> None:
     assert audit["auc"] == pytest.approx(roc_auc_score(test.y[rows], chances[rows], average="macro"))
     assert audit["recall:1"] == pytest.approx(predicted[rows][test.y[rows][:, 1] == 1][:, 1].mean())
     assert audit["auc"] > 0.8
-    assert run.labels == ("fever", "cough")
+    model = run.estimator()
+    assert isinstance(model, Classifier)
+    assert model.classes_.tolist() == ["fever", "cough"]
 
 
 class Both(nn.Module):
@@ -204,9 +209,8 @@ def test_several_inputs_and_a_mapping_out(tmp_path: Path) -> None:
     assert run.accuracy > 0.75
     x = data.test.x[:7]
     outputs = run.module()(**parts(torch.from_numpy(x)))["logits"]
-    assert run.predict(x).tolist() == outputs.argmax(1).tolist()
-    with pytest.raises(UserError, match="has several"):
-        run.write_onnx(tmp_path / "model.onnx", x)
+    assert run.estimator().predict(x).tolist() == outputs.argmax(1).tolist()
+    run.write_onnx(tmp_path / "model.onnx", x)
     with pytest.raises(UserError, match="part 'scan' must have shape"):
         parts.join(table=np.zeros((2, 2)), scan=np.zeros((2, 4, 4)))
 
@@ -229,7 +233,7 @@ def test_a_table_of_numbers_by_configuration_alone(table: Path, tmp_path: Path, 
     run = run_config(config, tmp_path / "run")
     assert run.accuracy > 0.75
     assert "the module learns (y - " in next(event for event in run.events() if event.kind == "target").text
-    again = Run.load(tmp_path / "run").predict(stays().head(5))
+    again = Run.load(tmp_path / "run").estimator().predict(stays().head(5))
     assert np.abs(again - stays().days.head(5)).mean() < 2
     answer = cli("predict", tmp_path / "run", table)
     lines = answer.out.splitlines()

@@ -16,6 +16,7 @@ from torch import nn
 
 from fedmerit import Federation, Run, Task, TorchLearner, UserError, fedavg, federate, run_config
 from fedmerit.config.schema import make_config
+from fedmerit.engine.estimator import Classifier
 from fedmerit.errors import NoteWarning
 from fedmerit.tasks.encoding import Encoder
 
@@ -62,22 +63,26 @@ def test_training_rows_are_encoded_as_in_training() -> None:
     again = Encoder.from_json(data.encoder.to_json())
     assert again == data.encoder
     frame = pd.DataFrame(columns()).sort_values("hospital", kind="stable")  # the federation has them by client
-    run = federate(Task(data, TorchLearner(lambda: nn.Linear(data.train.x.shape[1], 2))), fedavg(), rounds=2)
+    learner = TorchLearner(lambda: nn.Linear(data.train.x.shape[1], 2))
+    run = federate(Task(data, learner), fedavg(), rounds=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        by_frame = run.predict_proba(frame.drop(columns="died")[["ward", "sex", "hospital", "pressure", "age"]])
-    by_hand = run.predict_proba(data.train.x)
+        model = run.estimator()
+        assert isinstance(model, Classifier)
+        by_frame = model.predict_proba(frame.drop(columns="died")[["ward", "sex", "hospital", "pressure", "age"]])
+    by_hand = learner.predict_proba(run.model, data.train.x)
     assert sorted(map(tuple, by_frame.tolist())) == sorted(map(tuple, by_hand.tolist()))
-    assert run.labels == ("no", "yes")
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.feature_names_in_.tolist() == ["age", "pressure", "sex", "ward", "hospital"]
 
 
 def test_a_fresh_file_is_predicted_from_the_folder_alone(
     cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "fresh.csv").write_text(FRESH)
-    run = Run.load(folder)
+    model = Run.load(folder).estimator()
     with pytest.warns(NoteWarning) as told:
-        classes = run.predict(tmp_path / "fresh.csv")
+        classes = model.predict(tmp_path / "fresh.csv")
     texts = [str(warning.message) for warning in told]
     assert any("of hospital 9, not a client of the run," in text for text in texts)
     assert any("column ward contains eye, which no training row had" in text for text in texts)
@@ -87,10 +92,13 @@ def test_a_fresh_file_is_predicted_from_the_folder_alone(
     assert "note: column ward contains eye" in answer.err
     head, *lines = answer.out.splitlines()
     assert head == "row,predicted,p no,p yes"
-    assert [line.split(",")[1] for line in lines] == [("no", "yes")[label] for label in classes]
+    assert [line.split(",")[1] for line in lines] == classes.tolist()
     frame = pd.read_csv(tmp_path / "fresh.csv", sep=";", decimal=",")
     with pytest.warns(NoteWarning):
-        assert (run.predict(frame) == classes).all()
+        assert (model.predict(frame) == classes).all()
+    rows = frame[model.feature_names_in_].to_numpy()
+    with pytest.warns(NoteWarning):
+        assert (model.predict(rows) == classes).all()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FRESH.encode())))
     assert cli("predict", folder, "-", "--proba").out == answer.out
     found = cli("predict", folder, tmp_path / "fresh.csv", "--json").json
@@ -104,9 +112,9 @@ def test_gaps_and_scales_are_those_of_the_rows_own_client() -> None:
     frame = pd.DataFrame({"hospital": [f"hospital {i}" for i in (1, 2, 3)], "age": ages})
     frame = frame.assign(pressure=np.nan, sex="f", ward=None)
     with pytest.warns(NoteWarning, match="without a column hospital"):
-        federate(Task(data, TorchLearner(lambda: nn.Linear(data.train.x.shape[1], 2))), fedavg(), rounds=1).predict(
-            frame.drop(columns="hospital")
-        )
+        federate(
+            Task(data, TorchLearner(lambda: nn.Linear(data.train.x.shape[1], 2))), fedavg(), rounds=1
+        ).estimator().predict(frame.drop(columns="hospital"))
     from fedmerit.tasks.formats.table_files import read_frame
 
     inputs, notes = data.encoder(read_frame(frame))
@@ -136,7 +144,7 @@ def test_other_tables_are_refused_in_one_line(
     (tmp_path / "fresh.csv").write_text(text)
     assert message in one_line(cli("predict", folder, tmp_path / "fresh.csv"))
     with pytest.raises(UserError, match=r"lacks|must contain|infinity|no rows"):
-        Run.load(folder).predict(str(tmp_path / "fresh.csv"))
+        Run.load(folder).estimator().predict(str(tmp_path / "fresh.csv"))
 
 
 def test_mistakes_of_the_command_on_a_table(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
@@ -156,13 +164,13 @@ def test_a_folder_of_federate_takes_its_learner_and_then_predicts(cli: CommandLi
     learner = TorchLearner(lambda: nn.Linear(data.train.x.shape[1], 2))
     frame = pd.DataFrame(columns()).head(20)
     run = federate(Task(data, learner), fedavg(), rounds=2, out=tmp_path / "run")
-    expected = run.predict(frame)
-    assert (Run.load(tmp_path / "run", learner=learner).predict(frame) == expected).all()
+    expected = run.estimator().predict(frame)
+    assert (Run.load(tmp_path / "run", learner=learner).estimator().predict(frame) == expected).all()
     with pytest.raises(UserError, match=r"Run\.load\(folder, learner=\.\.\.\)"):
-        Run.load(tmp_path / "run").predict(frame)
+        Run.load(tmp_path / "run").estimator()
     frame.to_csv(tmp_path / "fresh.csv", index=False)
     assert "Run.load(folder, learner=...)" in one_line(cli("predict", tmp_path / "run", tmp_path / "fresh.csv"))
     bare = Federation.from_clients({"a": (np.eye(4), [0, 1, 0, 1]), "b": (np.eye(4), [0, 1, 0, 1])}, test=0.0)
     arrays = federate(Task(bare, TorchLearner(lambda: nn.Linear(4, 2))), fedavg(), rounds=1)
     with pytest.raises(UserError, match="learned from arrays and cannot read the table"):
-        arrays.predict(tmp_path / "fresh.csv")
+        arrays.estimator().predict(tmp_path / "fresh.csv")

@@ -57,7 +57,7 @@ def test_plain_torch_loads_the_file_and_predicts_the_same(digits: Path):
     run, x = Run.load(digits), np.random.default_rng(1).random((50, 8, 8, 1), dtype=np.float32)
     with torch.inference_mode():
         plain = module.eval()(torch.from_numpy(x).permute(0, 3, 1, 2)).argmax(dim=1).numpy()
-    assert (run.predict(x) == plain).all()
+    assert (run.estimator().predict(x) == plain).all()
     assert set(run.state_dict()) == set(module.state_dict())
     assert all((run.state_dict()[name] == value).all() for name, value in module.state_dict().items())
 
@@ -79,7 +79,9 @@ def test_a_module_of_any_kind_comes_back_whole(tmp_path: Path):
     assert state["norm.num_batches_tracked"].dtype == torch.int64
     x = np.random.default_rng(2).normal(size=(30, 3))
     with torch.inference_mode():
-        assert (module(torch.from_numpy(x.astype(np.float32))).argmax(dim=1).numpy() == run.predict(x)).all()
+        assert (
+            module(torch.from_numpy(x.astype(np.float32))).argmax(dim=1).numpy() == run.estimator().predict(x)
+        ).all()
     named = TorchLearner(Odd).name_tensors(run.model)
     assert named.beside == ("scale",)
     write_model(tmp_path / "odd.safetensors", run.model, 2, named=named)
@@ -109,7 +111,7 @@ def test_a_centred_model_keeps_what_its_inputs_are_centred_by(tmp_path: Path):
     assert len(run.model) == sum(value.numel() for value in module.state_dict().values()) + 64
     again, x = Run.load(tmp_path / "run"), np.random.default_rng(1).random((20, 64))
     assert again.model.tobytes() == run.model.tobytes()
-    assert (again.predict(x) == run.predict(x)).all()
+    assert (again.estimator().predict(x) == run.estimator().predict(x)).all()
 
 
 def test_an_altered_file_of_names_is_noticed(digits: Path, tmp_path: Path):
@@ -131,19 +133,19 @@ def test_an_altered_file_of_names_is_noticed(digits: Path, tmp_path: Path):
 )
 def test_rows_that_do_not_fit_are_refused_in_one_line(digits: Path, x: Any, message: str):
     with pytest.raises(UserError, match=message):
-        Run.load(digits).predict(x)
+        Run.load(digits).estimator().predict(x)
 
 
 def test_a_learner_of_ones_own_predicts_and_has_no_names():
     task = small_task()
     run = federate(task, fedavg(), rounds=1, fraction=1.0)
-    assert len(run.predict(task.federation.test.x)) == len(task.federation.test.y)
+    assert len(run.estimator().predict(task.federation.test.x)) == len(task.federation.test.y)
     with pytest.raises(UserError, match="does not name the tensors"):
         run.state_dict()
     with pytest.raises(UserError, match="needs a TorchLearner"):
         run.module()
     with pytest.raises(UserError, match="has no method `predict_proba`"):
-        run.predict_proba(task.federation.test.x)
+        run.estimator().predict_proba(task.federation.test.x)
 
 
 def test_personal_models_are_asked_for_by_client(tmp_path: Path):
@@ -151,11 +153,11 @@ def test_personal_models_are_asked_for_by_client(tmp_path: Path):
     run = run_config(config, tmp_path / "run")
     x = np.zeros((3, 64), dtype=np.float32)
     with pytest.raises(UserError, match="each client of this run has a personal model"):
-        run.predict(x)
-    assert len(run.predict(x, client=2)) == 3
+        run.estimator().predict(x)
+    assert len(run.estimator(client=2).predict(x)) == 3
     assert run.state_dict(client="3").keys() == find_model("digits-mlp")().state_dict().keys()
     with pytest.raises(UserError, match="has no personal model in this run"):
-        federate(odd_task(), fedavg(), rounds=1, fraction=1.0).predict(np.zeros((1, 3)), client=0)
+        federate(odd_task(), fedavg(), rounds=1, fraction=1.0).estimator(client=0)
 
 
 def test_another_module_is_refused(digits: Path):
@@ -173,7 +175,7 @@ def rows_file(path: Path) -> Path:
 
 def test_the_command_predicts_what_python_does(cli: CommandLine, digits: Path, tmp_path: Path):
     file, x = rows_file(tmp_path / "rows.csv"), np.random.default_rng(3).random((4, 64)).round(3)
-    expected = Run.load(digits).predict(x).tolist()
+    expected = Run.load(digits).estimator().predict(x).tolist()
     answer = cli("predict", digits, file, "--drop", "id")
     assert answer.out.splitlines() == ["row,predicted", *(f"{i + 1},{label}" for i, label in enumerate(expected))]
     np.savez(tmp_path / "rows.npz", x=x)
@@ -192,7 +194,7 @@ def test_parquet_is_read_as_csv_is(cli: CommandLine, digits: Path, tmp_path: Pat
     frame = pandas.DataFrame({"who": list("abcd"), **{f"p{i}": x[:, i] for i in range(64)}})
     frame.to_parquet(tmp_path / "rows.parquet")
     found = cli("predict", digits, tmp_path / "rows.parquet", "--drop", "who", "--json").json
-    assert found["predicted"] == Run.load(digits).predict(x).tolist()
+    assert found["predicted"] == Run.load(digits).estimator().predict(x).tolist()
     assert "--drop who?" in one_line(cli("predict", digits, tmp_path / "rows.parquet"))
 
 
@@ -204,34 +206,6 @@ def test_mistakes_of_the_command_are_one_line(
     cli: CommandLine, digits: Path, tmp_path: Path, options: list[str], message: str
 ):
     assert message in one_line(cli("predict", digits, rows_file(tmp_path / "rows.csv"), *options))
-
-
-def test_the_card_names_task_recipe_clients_and_earnings(cli: CommandLine, digits: Path, tmp_path: Path):
-    assert cli("export", digits, "--card", tmp_path / "card.md").code == 0
-    text = (tmp_path / "card.md").read_text()
-    for part in (
-        "# Model card",
-        'data = "digits"',
-        "dataset size (`DS`)",
-        "share of all weight",
-        "25.00%",
-        "Nothing was",
-    ):
-        assert part in text
-    assert "one of --out FILE" in one_line(cli("export", digits, "--card", tmp_path / "a", "--onnx", tmp_path / "b"))
-
-
-def test_onnx_is_written_or_says_what_is_missing(cli: CommandLine, digits: Path, tmp_path: Path):
-    answer = cli("export", digits, "--onnx", tmp_path / "model.onnx")
-    try:
-        import onnx
-        import onnxscript  # noqa: F401
-    except ImportError:
-        assert "pip install onnx onnxscript" in one_line(answer)
-        assert not (tmp_path / "model.onnx").exists()
-    else:
-        assert answer.code == 0, answer.err
-        onnx.checker.check_model(onnx.load(tmp_path / "model.onnx"))
 
 
 def test_rows_worked_through_count_the_epochs():

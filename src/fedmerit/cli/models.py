@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Client, Force, Json, RunFolder, app, err_console, out_console
+from fedmerit.cli.app import Client, Force, Json, RunFolder, app, notes_printed, out_console
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -34,27 +35,26 @@ def predict(
     each), and with --proba a column per class. --client chooses a client's own model, if clients have personal models.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
-    from fedmerit.engine.finished import Run, read_encoder
+    from fedmerit.engine.estimator import Classifier
+    from fedmerit.engine.finished import Run
     from fedmerit.store.files import check_new_file, write_new_file
 
     if out is not None:
         check_new_file(out, "another --out", force=force)
-    run = Run.load(folder)
-    notes: list[str] = []
-    encoder = None if file.suffix == ".npz" else read_encoder(folder, run.ledger)
-    if encoder is None:
-        rows = read_rows(file, drop or [])
-    elif drop:
+    estimator = Run.load(folder).estimator(client)
+    encoder = estimator.encoder
+    if encoder and drop:
         raise ConfigError("--drop has no effect: the run learned from a table and finds its columns by name")
-    else:
-        rows, notes = encoder(read_raw_table(file))
-    for note in notes:
-        err_console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-    words = encoder.labels if encoder else None
-    predicted = run.predict(rows, client).tolist()
-    if words and encoder and encoder.kind == "classes":
-        predicted = [words[label] for label in predicted]
-    chances = run.predict_proba(rows, client).tolist() if proba else []
+    rows = read_raw_table(file) if encoder and file.suffix != ".npz" else read_rows(file, drop or [])
+    if proba and not isinstance(estimator, Classifier):
+        raise ConfigError("--proba needs classes, and this run predicts numbers, which have no probabilities; drop it")
+    with notes_printed():
+        predicted = estimator.predict(rows).tolist()
+    chances = []
+    if isinstance(estimator, Classifier) and proba:
+        with warnings.catch_warnings(action="ignore"):  # printed above
+            chances = estimator.predict_proba(rows).tolist()
+    words = [str(word) for word in estimator.classes_] if encoder and isinstance(estimator, Classifier) else None
     if as_json:
         named = {"labels": words} if words else {}
         text = dump_json({"predicted": predicted, **named, **({"probabilities": chances} if proba else {})}) + "\n"

@@ -17,6 +17,7 @@ from fedmerit.cli.app import (
     app,
     complete_keys,
     complete_values,
+    notes_printed,
     open_run,
     out_console,
     show,
@@ -207,7 +208,7 @@ def export(
         ),
     ] = None,
     card: Annotated[
-        Path | None, typer.Option(help="A new file for the model card (Markdown).", show_default=False)
+        Path | None, typer.Option(help="A new file for the model card, .md or .html.", show_default=False)
     ] = None,
     onnx: Annotated[Path | None, typer.Option(help="A new file for the model as ONNX.", show_default=False)] = None,
     force: Force = False,
@@ -222,7 +223,6 @@ def export(
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
     from fedmerit.report.figures import write_figure
-    from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import check_run, write_export
 
     if form == PROMETHEUS:
@@ -241,13 +241,14 @@ def export(
         return
     check_run(folder)
     if onnx is not None:
-        Run.load(folder).write_onnx(onnx, force=force)
+        with notes_printed():
+            Run.load(folder).write_onnx(onnx, force=force)
         out_console.print(f"ONNX: {onnx}", markup=False)
-        return
-    with open_ledger(folder) as ledger:
-        if card is not None:
-            write_card(ledger, card, force=force)
-            out_console.print(f"model card: {card}", markup=False)
+    elif card is not None:
+        run = Run.load(folder)
+        with run.ledger:
+            write_card(run, card, force=force)
+        out_console.print(f"model card: {card}", markup=False)
 
 
 def _write_metrics(folder: Path, out: Path | None) -> None:

@@ -12,9 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.learner import Learner, NamedLearner
@@ -22,18 +19,18 @@ from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.models.clusters import ClusterModels
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.shared import LocalModel
-from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights.weigh import ClientWeight
+from fedmerit.engine.estimator import Estimator, make_estimator
+from fedmerit.engine.onnx_file import onnx_bytes
 from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
 from fedmerit.store.model_files import read_model, read_tensors
 from fedmerit.store.reasons import why
-from fedmerit.store.run_folder import CLUSTERS, ENCODER, LEDGER, MODEL, PERSONAL, open_ledger
+from fedmerit.store.run_folder import CLUSTERS, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
-from fedmerit.tasks.formats.table_files import read_frame, read_table
 from fedmerit.tasks.registry import make_federation, make_learner, make_task
 
 
@@ -106,50 +103,44 @@ class Run:
             raise DataError(f"the module of `build` differs from the one that the run trained: {error}") from None
         return module.float().eval()
 
-    def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """Predict the class of each row of `x`, or its number (regression) or labels (multi-label).
+    def estimator(self, client: int | str | None = None) -> Estimator:
+        """The final model in scikit-learn's form: `predict`, `predict_proba`, `feature_names_in_`, `classes_`.
 
-        x       an array with the layout of the task's rows. For a run on a table, also a data frame, or the path of a
-                CSV or Parquet file with the same columns: texts, missing values and scales are encoded as in training
-        client  predict with this client's personal model, by name or number; default: the shared model
+        client  use this client's personal model, by name or number; default: the shared model
 
-        `labels` has the names of the classes.
+        A model that predicts numbers has no `predict_proba`.
 
         >>> from fedmerit import fedavg, federate, load_task
         >>> task = load_task("digits", clients=4)
         >>> run = federate(task, fedavg(), rounds=1, fraction=1.0)
-        >>> run.predict(task.federation.test.x[:5]).shape
+        >>> run.estimator().predict(task.federation.test.x[:5]).shape
         (5,)
         """
-        return self._predict(x, client)
-
-    def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """Predict the probability of each class for each row of `x`: an array (rows, classes)."""
-        return self._predict(x, client, proba=True)
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """For a run on a table: the names of the classes, in the order of `predict`; None without a table."""
-        encoder = self._encoder()
-        return None if encoder is None else encoder.labels
+        encoder, model = self._encoder(), self._model(client)
+        return make_estimator(self._learner(), model, encoder)
 
     def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
-        """Write the final model to a new ONNX file; needs the packages onnx and onnxscript.
+        """Write the final model to a new ONNX file, after a check that ONNX, torch and `estimator` agree to 1e-5.
 
         path   the file to write
-        x      example rows; needed for runs of `federate`, which have no configuration
+        x      example rows; needed for runs of `federate` on arrays
         force  overwrite an existing file
+
+        For a run on a table, the file's inputs are the raw columns and its outputs the names and probabilities of the
+        classes; it contains the medians and scales of each client. Needs the extra `onnx`.
         """
         check_new_file(Path(path), "another path", force=force)
-        if getattr(self._learner(), "inputs", None) is not None:
-            raise ConfigError(
-                "ONNX export supports modules with one input, and this module has several; use torch.onnx.export with "
-                "run.module()"
-            )
-        if x is None:
+        encoder = self._encoder()
+        if x is None and encoder is None:
             config = _config(self.ledger, "example rows; give some: run.write_onnx(path, x)")
-            x = make_task(config).federation.train.x[:2]
-        _write_onnx(self.module(), as_rows(x), Path(path))
+            x = make_task(config).federation.train.x[:16]
+        if encoder is not None and self.ledger.rounds()[-1]["epsilon"] is not None:
+            text = f"{path} contains medians and scales of clients, which epsilon does not cover; do not publish it"
+            warnings.warn(text, NoteWarning, stacklevel=2)
+        versions = {name: value for name, value in self.ledger.meta().items() if name in PACKAGES}
+        facts = {"rounds": str(self.ledger.last_round()), "ledger": self.ledger.head()}
+        content = onnx_bytes(self.estimator(), self.module(), x, facts | versions)
+        write_new_file(Path(path), content, "another path")
 
     def _learner(self) -> Learner:
         if self.learner is not None:
@@ -174,18 +165,6 @@ class Run:
                 f"have them ({PERSONAL}/)"
             )
         return personal[0]
-
-    def _predict(self, x: Any, client: int | str | None, *, proba: bool = False) -> NDArray[Any]:
-        """Predict classes, numbers or labels of rows; with `proba`, the probability of each class or label."""
-        learner, model, rows = self._learner(), self._model(client), as_rows(table_rows(self._encoder(), x))
-        if proba and target_of(learner).kind == "number":
-            raise ConfigError("this run predicts numbers, which have no probabilities; use run.predict")
-        if proba and not has_probabilities(learner):
-            raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; use run.predict")
-        try:
-            return learner.predict_proba(model, rows) if proba else learner.predict(model, rows)  # type: ignore[attr-defined]
-        except (RuntimeError, ValueError, IndexError) as error:  # torch and numpy raise these for wrong shapes
-            raise DataError(f"the model does not accept rows of shape {rows.shape[1:]}: {error}") from None
 
     @property
     def accuracy(self) -> float:
@@ -266,13 +245,20 @@ def write_encoder(folder: Path, encoder: Encoder | None) -> None:
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     """Read the encoder from the run folder, or make it from the configuration's table; None without a table."""
-    if folder is not None and (folder / ENCODER).is_file():
-        return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
+    if stored := stored_encoder(folder):
+        return stored
     values = json.loads(ledger.meta().get("config", "null")) or {}
     if not str(values.get("task", {}).get("data", "")).startswith(TABLE):
         return None
     config = make_config(values)
     return make_federation(config.task, config.run.seed).encoder
+
+
+def stored_encoder(folder: Path | None) -> Encoder | None:
+    """Read the encoder from the run folder; None if it has none."""
+    if folder is None or not (folder / ENCODER).is_file():
+        return None
+    return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
 
 
 def _config(ledger: Ledger, missing: str) -> Config:
@@ -294,62 +280,3 @@ def check_shared(ledger: Ledger) -> None:
             f"this run has {models.count} cluster models and no shared one; read one from the run folder, for example "
             f"{CLUSTERS}/1.safetensors"
         )
-
-
-def table_rows(encoder: Encoder | None, x: Any) -> NDArray[Any]:
-    """Encode the rows of a data frame or a file as inputs; return arrays unchanged.
-
-    Values that did not occur in training, such as a new text, give a `NoteWarning`.
-    """
-    if isinstance(x, str | Path):
-        table = read_table(Path(x))
-    elif encoder is None or isinstance(x, np.ndarray | list | tuple) or not hasattr(x, "columns"):
-        return np.asarray(x)
-    else:
-        table = read_frame(x)
-    if encoder is None:
-        raise DataError(f"this run learned from arrays and cannot read the table {table.source}; give an array")
-    rows, notes = encoder(table)
-    for note in notes:
-        warnings.warn(note, NoteWarning, stacklevel=4)  # the caller of `predict`
-    return rows
-
-
-def as_rows(x: Any) -> NDArray[Any]:
-    """Convert rows to the types that learners accept: uint8 or float32, every value finite."""
-    rows = np.asarray(x)
-    if rows.dtype == object or rows.dtype.kind not in "biuf":
-        raise DataError(f"rows must be numbers (got values of type {rows.dtype}); convert them first")
-    if rows.ndim < 2:
-        raise DataError(
-            "rows must have the shape (rows, features) or (rows, height, width, channels) "
-            f"(got {rows.shape}); for one row, use x[None]"
-        )
-    rows = rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
-    if not np.isfinite(rows).all():
-        raise DataError(f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} has NaN or infinity; replace it by a number")
-    return rows
-
-
-def _write_onnx(module: Any, example: NDArray[Any], path: Path) -> None:
-    """Write a module to an ONNX file that accepts any number of rows; `example` has a few rows."""
-    import torch
-
-    from fedmerit.learn.inputs import Inputs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecation warnings within torch
-        try:
-            torch.onnx.export(
-                module,
-                (Inputs(torch.from_numpy(example), torch.empty(0))[:],),
-                path,
-                input_names=["x"],
-                output_names=["outputs"],
-                dynamic_shapes=({0: torch.export.Dim("rows")},),
-                external_data=False,
-                verbose=False,
-            )
-        except ModuleNotFoundError as error:
-            missing = f"ONNX export needs {error.name}, which is not installed: pip install onnx onnxscript"
-            raise ConfigError(missing) from None

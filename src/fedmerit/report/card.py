@@ -1,116 +1,353 @@
-"""The model card: what was trained, how, for whom it works how well, and who earned what; as Markdown."""
+"""The model card of a run on one page: use, data, measures with intervals, weights, privacy, limits; Markdown or HTML.
+
+The ledger has most of it. Shares of labels and measures of groups also need the run's data: they are read again if the
+task is a table or built in. A module that the run folder names is never imported.
+"""
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy
 
+from fedmerit.config.schema import Config, make_config
+from fedmerit.config.task import TABLE
 from fedmerit.core.criteria.table import display_name
-from fedmerit.core.objectives import worst_value
-from fedmerit.core.recipe_json import part_text
+from fedmerit.core.facts import SAMPLES
+from fedmerit.core.models.shared import OneModel
 from fedmerit.core.state import SERVER
+from fedmerit.core.targets import target_of
+from fedmerit.engine.finished import Run, stored_encoder
 from fedmerit.errors import UserError
-from fedmerit.report.settings import toml_lines
+from fedmerit.report.weights_page import page_html
 from fedmerit.store.files import check_new_file, write_new_file
-from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import CONFIG, MODEL
+from fedmerit.store.ledger import Ledger, kept_recipe
+from fedmerit.store.run_folder import MODEL, PACKAGES
 from fedmerit.study.metrics import audits_by_objective, known_of_clients
-from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
+from fedmerit.study.statistics import LEVEL, interval
+from fedmerit.study.text_table import UNKNOWN, TextTable, markdown_text
+from fedmerit.tasks.encoding import Encoder
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.registry import TASKS, find_task, make_federation
+
+TITLE = "Model card"
+MOST_CLIENTS, MOST_LABELS, REASONS = 20, 6, 3
+"""Rows and columns of tables, and reasons of the largest and of the smallest weights: a card is one page."""
+FEW_ROWS = 30
+"""Test rows of a client below which its measures are called uncertain."""
+SERVER_ROWS = "the server's rows"
+INTERVALS = (
+    "Intervals: of shares of rows by Wilson's method; of means over clients by a bootstrap over the clients "
+    "(expanded percentiles, 9,999 resamples). Values on the server's rows have none."
+)
+WHY = "Why, in the last round (fedmerit explain has the reasons of all clients and rounds):"
+NO_PRIVACY = (
+    "No differential privacy: the model may reveal who took part. This card has figures of single clients; ask them "
+    "before you publish it."
+)
+Block: TypeAlias = str | tuple[str, ...] | TextTable
+"""A paragraph, a list, or a table."""
+OMITTED = (
+    "Left out because the run is private: epsilon covers the model only. Numbers of rows, labels, accuracies and "
+    "weights of clients have no noise and must not be published."
+)
 
 
-def write_card(ledger: Ledger, out: Path, *, force: bool = False) -> None:
-    """The card of a run as a new file."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measure after the last evaluated round: overall and of each client, with its interval if it has one."""
+
+    name: str
+    overall: str
+    where: str
+    clients: Mapping[int, str]
+
+
+def write_card(run: Run, out: Path, *, force: bool = False) -> None:
+    """Write the card of a run to a new file: HTML if its name ends in .html, else Markdown."""
     check_new_file(out, "another --card", force=force)
-    write_new_file(out, card(ledger), "another --card")
+    write_new_file(out, card(run, as_html=out.suffix.lower() == ".html"), "another --card")
 
 
-def card(ledger: Ledger) -> str:
-    """Task, recipe, accuracy of each client and group, and what each client's updates counted."""
-    rounds = ledger.rounds()
-    tested = [row for row in rounds if row["accuracy"] is not None]
-    if not tested:
-        raise UserError("the run has no evaluated round yet")
-    config: dict[str, Any] = json.loads(ledger.meta().get("config", "{}"))
-    parts = [
-        "# Model card",
-        _opening(ledger, tested[-1], config),
-        *_task(config),
-        *_recipe(ledger, rounds[-1], config),
-        "## Accuracy and earnings of each client",
-        _clients(ledger).markdown(),
-        *_groups(ledger, tested[-1]),
-        "## Reasons",
-        "`fedmerit explain DIR --client NAME` says why a client got its weight in a round, and what would change it.",
-    ]
+def card(run: Run, *, as_html: bool = False) -> str:
+    """Make the model card as Markdown, or as an HTML page."""
+    sections = _Card.of(run).sections()
+    if as_html:
+        return page_html(TITLE, "".join([f"<h1>{TITLE}</h1>", *(_html(name, sections[name]) for name in sections)]))
+    parts = [f"# {TITLE}", *(part for name in sections for part in (f"## {name}", *map(_text, sections[name])))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _opening(ledger: Ledger, last: dict[str, Any], config: dict[str, Any]) -> str:
-    data = (config.get("task") or {}).get("data")
-    about = f"Trained by {len(ledger.names())} clients{f' on {data!r}' if data else ''} in {last['round']} rounds."
-    spread = f"local accuracy of the clients {last['p10']:.3f} (tenth percentile), {last['p50']:.3f} (median)"
-    versions = ", ".join(f"{key} {value}" for key, value in ledger.meta().items() if key in ("fedmerit", "torch"))
-    right = "".join(f" Here {event.text}." for event in ledger.events() if event.kind == "target")
-    figures = f"Accuracy over all test rows {last['accuracy']:.4f}; {spread}.{right}"
-    return f"{about} {figures} Made by {versions}; file `{MODEL}`."
+def measured(ledger: Ledger, number: int, first: str | None = None) -> list[Measured]:
+    """Accuracy and audited measures of a round; the one named `first` leads."""
+    tested = _tested(ledger, number)
+    right, rows = (sum(pair[place] for pair in tested.values()) for place in (0, 1))
+    by_client = {client: proportion(*pair) for client, pair in tested.items()}
+    measures = [Measured("accuracy", proportion(right, rows), "all clients' test rows", by_client)]
+    for name, by_round in audits_by_objective(ledger, number).items():
+        known, server = known_of_clients(by_round[number]), by_round[number].get(SERVER)
+        where = f"mean over {len(known)} clients" if server is None else SERVER_ROWS
+        overall = _mean([*known.values()]) if server is None else f"{server:.3f}"
+        measures.append(Measured(name, overall, where, {client: f"{value:.3f}" for client, value in known.items()}))
+    return sorted(measures, key=lambda each: each.name != first)
 
 
-def _task(config: dict[str, Any]) -> Iterator[str]:
-    sections = {name: config[name] for name in ("task", "train") if config.get(name)}
-    if sections:
-        lines = [f"{name} = {value}" if value else name for _, name, value in toml_lines(sections)]
-        yield "## Task and training"
-        yield "\n".join(["```toml", *lines, "```"])
-        yield f"All settings are in `{CONFIG}`, next to the model."
+def proportion(right: int, rows: int) -> str:
+    """A share with its 95 % interval by Wilson's method.
+
+    >>> proportion(8, 10)
+    '0.800 (0.490 to 0.943)'
+    """
+    if not rows:
+        return UNKNOWN
+    low, high = scipy.stats.binomtest(right, rows).proportion_ci(LEVEL, "wilson")
+    return f"{right / rows:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _recipe(ledger: Ledger, last: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
-    yield "## Recipe"
-    named = (config.get("recipe") or {}).get("name")
-    order = ", then ".join(f"{display_name(name)} (`{name}`)" for name in last["priority"])
-    score = part_text(last["score"]) if last["score"] else "none: nobody could be weighed in the last round"
-    yield f"{f'Recipe `{named}`. ' if named else ''}Clients are weighed by {order}; score `{score}`."
-    yield f"As the ledger keeps it: `{part_text(ledger.meta().get('recipe', 'not known'))}`."
+def _mean(values: Sequence[float]) -> str:
+    """The mean of clients' values with its bootstrap interval over the clients."""
+    if len(values) < 2:
+        return f"{values[0]:.3f}" if values else UNKNOWN
+    low, high = interval(values)
+    return f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
 
 
-def _clients(ledger: Ledger) -> TextTable:
-    """A line per client: its accuracy at the end, the rounds it took part in, its part of all weight."""
-    names, local = ledger.names(), ledger.local_accuracy()[1][-1]
-    earned, taken_part = np.zeros(len(names)), np.zeros(len(names), dtype=int)
-    for index in range(1, ledger.last_round() + 1):
-        for one in ledger.weights(index):
-            earned[one.id] += one.weight
-            taken_part[one.id] += 1
-    shares = earned / earned.sum() if earned.any() else earned
-    rows = [
-        (name, number_text(local[i], 4), f"{taken_part[i]}", f"{shares[i]:.2%}", f"{1 / len(names):.2%}")
-        for i, name in enumerate(names)
-    ]
-    header = ("client", "accuracy", "rounds", "share of all weight", "equal share")
-    return TextTable("after the last evaluated round, on each client's own test rows", header, tuple(rows))
+def _tested(ledger: Ledger, number: int) -> dict[int, tuple[int, int]]:
+    """Correct test rows and all test rows of each client after a round."""
+    return {client: (right, rows) for index, client, right, rows in ledger.evaluations(number - 1) if index == number}
 
 
-def _groups(ledger: Ledger, last: dict[str, Any]) -> Iterator[str]:
-    """The audits of the last evaluated round; groups are those of the audited objectives."""
-    audits = {name: by_round[last["round"]] for name, by_round in audits_by_objective(ledger, last["round"]).items()}
-    yield "## Audits: errors, and groups of people"
-    if not audits:
-        yield 'Nothing was audited. `run.audit = ["worst_group:ATTRIBUTE", "parity:ATTRIBUTE"]` writes it down.'
-        return
-    names = ledger.names()
-    rows = [(name, number_text(values.get(SERVER), 4), *_worst(name, values, names)) for name, values in audits.items()]
-    header = ("objective", "at the server", "worst client", "its value")
-    title = "0 to 1, higher is better; mae is in units of the label, and lower is"
-    yield TextTable(title if "mae" in audits else "0 to 1, higher is better", header, tuple(rows)).markdown()
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """What a card is made of: the last evaluated round, and configuration, encoder and data as far as they are known.
+
+    A private run has no `data`.
+    """
+
+    run: Run
+    last: Mapping[str, Any]
+    names: Sequence[str]
+    tested: Mapping[int, tuple[int, int]]
+    config: Config | None
+    encoder: Encoder | None
+    data: Federation | None
+
+    @classmethod
+    def of(cls, run: Run) -> _Card:
+        rounds = [row for row in run.ledger.rounds() if row["accuracy"] is not None]
+        if not rounds:
+            raise UserError("the run has no evaluated round yet; resume it, or run it to its end")
+        settings = json.loads(run.ledger.meta().get("config", "null"))
+        config, tested = make_config(settings) if settings else None, _tested(run.ledger, rounds[-1]["round"])
+        data = None if rounds[-1]["epsilon"] is not None else _read_data(run, config, tested)
+        encoder = run.encoder or (data.encoder if data else stored_encoder(run.folder))
+        return cls(run, rounds[-1], run.ledger.names(), tested, config, encoder, data)
+
+    def sections(self) -> dict[str, list[Block]]:
+        """The card's sections in the usual order."""
+        return {
+            "Model details": [self._details()],
+            "Intended use": [*self._use()],
+            "Data": [OMITTED] if self._private else [*self._data()],
+            "Measures": [*self._measures()],
+            "Weights": [*self._weights()],
+            "Privacy": [self._privacy()],
+            "Limitations": [tuple(self._limits())],
+        }
+
+    @property
+    def _private(self) -> bool:
+        return self.last["epsilon"] is not None
+
+    def _table(self, title: str, header: Sequence[str], cells: Callable[[int], Sequence[str]]) -> TextTable:
+        """A table with a row for each client, or for those with the most test rows."""
+        by_size = sorted(range(len(self.names)), key=lambda client: -self.tested.get(client, (0, 0))[1])
+        rows = tuple((self.names[client], *cells(client)) for client in sorted(by_size[:MOST_CLIENTS]))
+        more = len(self.names) - MOST_CLIENTS
+        below = (f"{more} further clients are not listed; these have the most test rows.",) if more > 0 else ()
+        return TextTable(title, ("client", *header), rows, below)
+
+    def _details(self) -> tuple[str, ...]:
+        meta, config = self.run.ledger.meta(), self.config
+        model, training = "made in Python", ""
+        if config is not None:
+            task, train = config.task, config.train
+            name = find_task(task.data).models[0] if task.model == "default" and self.data else task.model
+            model = f"{name}, trained on {task.data}"
+            training = f"; {train.optimizer} with lr {train.lr:g}, {train.epochs} epochs; seed {config.run.seed}"
+        return (
+            f"Model: {model}; file {MODEL}",
+            f"Training: {len(self.names)} clients, {self.last['round']} rounds{training}",
+            f"Versions: {', '.join(f'{name} {meta[name]}' for name in PACKAGES if name in meta)}",
+            f"Date of this card: {date.today().isoformat()}",
+            f"Last hash of the ledger: {self.run.ledger.head()}",
+        )
+
+    def _use(self) -> Iterator[str]:
+        encoder, what = self.encoder, "The model predicts the label of a row of inputs."
+        if encoder is not None:
+            label = self.config.task.label if self.config and encoder.kind == "classes" else ""
+            words = ", ".join(encoder.labels)
+            what = f"The model predicts {f'{label} ({words})' if label else words} from {', '.join(encoder.names)}."
+        yield f"{what} It is meant for rows that were collected as the clients below collect theirs."
+        yield "Not meant for other populations, nor for decisions about people that no person checks."
+
+    def _data(self) -> Iterator[Block]:
+        data, ledger = self.data, self.run.ledger
+        weights = [one for row in ledger.rounds() for one in ledger.weights(row["round"])]
+        rows = {one.id: one.facts.get(SAMPLES, 0.0) for one in weights}
+        rows |= dict(enumerate(data.train.sizes.tolist())) if data else {}
+        header, shares = self._label_shares()
+
+        def cells(client: int) -> Sequence[str]:
+            train, test = rows.get(client), self.tested.get(client, (0, 0))[1]
+            return (UNKNOWN if train is None else f"{train:,.0f}", f"{test:,}", *shares.get(client, ()))
+
+        title = f"Rows of each client{', and labels of its training rows' if header else ''}"
+        yield self._table(title, ("training", "test", *header), cells)
+        if data is not None and data.report:
+            yield ("Columns:", *data.report)
+
+    def _words(self) -> Sequence[str]:
+        classes = range(self.data.classes if self.data else 0)
+        return self.encoder.labels if self.encoder else [str(label) for label in classes]
+
+    def _label_shares(self) -> tuple[list[str], dict[int, Sequence[str]]]:
+        """Shares of the labels in each client's training rows, or of the commonest one, if they are known."""
+        data, words = self.data, self._words()
+        if data is None or data.target == "number":
+            return [], {}
+        hits = data.train.y if data.target == "labels" else data.train.y[:, None] == np.arange(data.classes)
+        clients = [client for client in range(len(data.names)) if data.train.sizes[client]]
+        shares = {client: 100 * hits[data.train.rows(client)].mean(axis=0) for client in clients}
+        if len(words) > MOST_LABELS:
+            return ["commonest"], {i: [f"{words[int(one.argmax())]} ({one.max():.0f} %)"] for i, one in shares.items()}
+        return [f"{word} (%)" for word in words], {i: [f"{each:.0f}" for each in one] for i, one in shares.items()}
+
+    def _measures(self) -> Iterator[Block]:
+        chosen = getattr(self.config.run, "measure", None) if self.config else None
+        measures = measured(self.run.ledger, self.last["round"], chosen)
+        if self._private:
+            yield OMITTED
+            measures = [each for each in measures if each.where == SERVER_ROWS]
+        if measures:
+            rows = tuple((each.name, each.overall, each.where) for each in measures)
+            right = [f"Here {event.text}." for event in self.run.ledger.events() if event.kind == "target"]
+            title = f"After round {self.last['round']}, with 95 % intervals"
+            yield TextTable(title, ("measure", "value", "measured on"), rows, (INTERVALS, *right))
+        if not self._private:
+            columns = [each for each in measures if each.clients]
+            header = [each.name for each in columns]
+            yield self._table(
+                "On each client's test rows", header, lambda i: [c.clients.get(i, UNKNOWN) for c in columns]
+            )
+            if groups := tuple(self._groups()):
+                yield TextTable("Groups, on all clients' test rows", ("group", "test rows", "accuracy"), groups)
+
+    def _groups(self) -> Iterator[tuple[str, str, str]]:
+        """Accuracy of each group of the attributes; needs data, a shared model, and a module that we know."""
+        recipe, task = kept_recipe(self.run.ledger), self.config.task if self.config else None
+        if not (self.data and task and recipe and isinstance(recipe.models, OneModel)) or ":" in task.model:
+            return
+        test, learner = self.data.test, self.run.estimator().learner
+        right = target_of(learner).right(learner.predict(self.run.model, test.x), test.y)
+        kinds = {column.name: column.kinds for column in self.encoder.columns} if self.encoder else {}
+        for name in task.attributes:
+            words, codes = kinds.get(name, ()), test.attributes[name]  # words are in the order of the codes
+            for code in np.unique(codes).tolist():
+                rows = right[codes == code]
+                group = f"{name}: {words[code] if words else code}"
+                yield group, f"{len(rows):,}", proportion(int(rows.sum()), len(rows))
+
+    def _weights(self) -> Iterator[Block]:
+        order = ", then ".join(map(display_name, self.last["priority"]))
+        name = f"Recipe {self.config.recipe.values.get('name')}: c" if self.config else "C"
+        yield f"{name}lients are weighed by {order}."
+        if self._private:
+            yield OMITTED
+            return
+        earned, rounds = defaultdict[int, float](float), defaultdict[int, int](int)
+        for row in self.run.ledger.rounds():
+            for one in self.run.ledger.weights(row["round"]):
+                earned[one.id] += one.weight
+                rounds[one.id] += 1
+        total, equal = sum(earned.values()) or 1, 1 / len(self.names)
+        title = f"Share of all weight; equal is {equal:.2%}"
+        yield self._table(title, ("share", "rounds"), lambda i: (f"{earned[i] / total:.2%}", f"{rounds[i]}"))
+        lines = self.run.why().splitlines()
+        yield (WHY, *(lines if len(lines) <= 2 * REASONS else [*lines[:REASONS], *lines[-REASONS:]]))
+
+    def _privacy(self) -> str:
+        if not self._private:
+            return NO_PRIVACY
+        privacy = self.config.privacy if self.config else None
+        delta = f" and delta {privacy.delta:g}" if privacy else ""
+        void = " The noise came from the seed, so this guarantee is void." if privacy and privacy.reproducible else ""
+        spent = f"epsilon {self.last['epsilon']:.3g}{delta}"
+        return f"Client-level differential privacy of the model: {spent}. The server is trusted.{void}"
+
+    def _limits(self) -> Iterator[str]:
+        yield "One run with one seed, tested on rows of the same clients: other populations were not tested."
+        yield "Facts that weights are based on are reported by the clients."
+        few = sum(rows < FEW_ROWS for _, rows in self.tested.values())
+        if few and not self._private:
+            yield f"{few} of {len(self.names)} clients have fewer than {FEW_ROWS} test rows: their intervals are wide."
+        if self.data is not None and self.data.target == "classes":
+            counts = np.bincount(self.data.test.y, minlength=self.data.classes)
+            share = counts.max() / max(counts.sum(), 1)
+            word = self._words()[int(counts.argmax())]
+            yield f'Always answering "{word}" is right on {share:.1%} of the test rows.'
+        if self.encoder is not None and len(self.encoder.names) > len(self.encoder.columns):
+            yield "Rows of new clients are scaled with medians over the clients, which was not tested."
+        if self.data is None and not self._private:
+            yield "The data were not at hand for this card: shares of labels and measures of groups are missing."
 
 
-def _worst(objective: str, values: dict[int, float | None], names: Sequence[str]) -> tuple[str, str]:
-    known = known_of_clients(values)
-    worst = worst_value(objective, known.values())
-    if worst is None:
-        return UNKNOWN, UNKNOWN
-    return names[next(client for client, value in known.items() if value == worst)], number_text(worst, 4)
+def _read_data(run: Run, config: Config | None, tested: Mapping[int, tuple[int, int]]) -> Federation | None:
+    """The data of the run if they are built in or a table, on this machine, and the same as in the run."""
+    if config is None or not (config.task.data in TASKS or config.task.data.startswith(TABLE)):
+        return None
+    try:
+        data = make_federation(config.task, config.run.seed)
+    except UserError:
+        return None
+    sizes = {client: rows for client, (_, rows) in tested.items()}
+    same = [*data.names] == run.ledger.names() and dict(enumerate(data.test.sizes.tolist())) == sizes
+    stored = stored_encoder(run.folder)
+    return data if same and stored in (None, data.encoder) else None
+
+
+def _text(block: Block) -> str:
+    """A block as Markdown; a first line that ends in a colon introduces its list."""
+    if isinstance(block, TextTable):
+        return block.markdown()
+    intro, items = _split(block)
+    return "\n".join([*(f"{markdown_text(line)}\n" for line in intro), *(f"- {markdown_text(line)}" for line in items)])
+
+
+def _html(name: str, blocks: Sequence[Block]) -> str:
+    """A section as HTML."""
+    parts = [f"<h2>{html.escape(name)}</h2>"]
+    for block in blocks:
+        if isinstance(block, TextTable):
+            parts.append(block.html())
+            continue
+        intro, items = _split(block)
+        parts += [f"<p>{html.escape(line)}</p>" for line in intro]
+        parts += ["<ul>", *(f"<li>{html.escape(line)}</li>" for line in items), "</ul>"] if items else []
+    return "".join(parts)
+
+
+def _split(block: str | tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Paragraphs and items of a block."""
+    if isinstance(block, str):
+        return (block,), ()
+    return (block[:1], block[1:]) if block[0].endswith(":") else ((), block)

@@ -14,11 +14,14 @@ from fedmerit.study.text_table import TextTable
 
 STYLE = """<style>
 :root { color-scheme: light dark }
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
-table { border-collapse: collapse; display: block; overflow-x: auto }
-caption { font-weight: 600; padding: .5rem 0; text-align: left }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; overflow-wrap: anywhere;
+  padding: 0 1rem }
+h2 { font-size: 1.2rem; margin: 1.5rem 0 .5rem }
+p, ul { margin: .5rem 0 }
+table { border-collapse: collapse; display: block; margin: .5rem 0; overflow-x: auto }
+caption { font-weight: 600; min-width: min(24rem, 85vw); padding: .5rem 0; text-align: left }
 td, th { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: .25rem .75rem;
-  text-align: right }
+  text-align: right; white-space: nowrap }
 td:first-child, th:first-child { text-align: left }
 dt { font-weight: 600; margin-top: 1rem }
 dd { margin: 0 }
@@ -44,9 +47,13 @@ def write_weights_page(
     ]
     table = TextTable(title, header, tuple(rows), tuple(note.text for note in result.notes)).html()
     body = f"<h1>Weights of {len(clients):,} clients</h1>{table}{''.join(_reasons(clients, reasons))}"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Weights</title>{STYLE}'
-    page = f'<!doctype html><html lang="en"><head>{head}</head><body><main>{body}</main></body></html>'
-    write_new_file(out, page, "another --html")
+    write_new_file(out, page_html("Weights", body), "another --html")
+
+
+def page_html(title: str, body: str) -> str:
+    """Make a plain page that opens offline."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>{STYLE}'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><main>{body}</main></body></html>'
 
 
 def _reasons(clients: Sequence[str], reasons: Mapping[int, Reason]) -> Iterator[str]:

@@ -78,10 +78,10 @@ class TextTable:
 
     def markdown(self) -> str:
         """The table as GitHub and pandoc read it, between its title and the lines below."""
-        head, *body = (f"| {' | '.join(cells)} |" for cells in self._written(_markdown, "**{}**"))
+        head, *body = (f"| {' | '.join(cells)} |" for cells in self._written(markdown_text, "**{}**"))
         rule = "| --- |" + " ---: |" * (len(self.header) - 1)
-        below = [line for text in self._notes for line in ("", _markdown(text))]
-        return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
+        below = [line for text in self._notes for line in ("", markdown_text(text))]
+        return "\n".join([markdown_text(self.title), "", head, rule, *body, *below, ""])
 
     def latex(self, label: str = "") -> str:
         """The table for LaTeX's booktabs, with its title and the lines below as caption, and a label to refer to."""
@@ -146,7 +146,8 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _markdown(cell: str) -> str:
+def markdown_text(cell: str) -> str:
+    """Escape a text for Markdown, on one line."""
     return MARKDOWN.sub(r"\\\1", " ".join(cell.split()))
 
 

@@ -76,6 +76,12 @@ class Encoder:
         """Numbers of inputs and outputs of the model."""
         return sum(column.width for column in self.columns), len(self.labels)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns that it reads; the last names the client of a row, if numbers are scaled by client."""
+        scaled = self.clients and not all(column.kinds for column in self.columns)
+        return (*(column.name for column in self.columns), *([self.owner] if scaled else []))
+
     def target(self, config: TaskConfig) -> Target:
         """Target of the model, with the tolerance of the configuration."""
         scale = self.scale or Scale(0.0)
