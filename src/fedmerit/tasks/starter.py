@@ -18,9 +18,10 @@ from fedmerit.core.collect.collect import default_fraction
 from fedmerit.core.criteria.table import display_name, find_criterion
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.encoding import MISSING
-from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.files import is_several, read_tables
+from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import find_task
-from fedmerit.tasks.table import prepare
+from fedmerit.tasks.table import choose_features, prepare
 
 MATTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -143,8 +144,16 @@ class Starter:
 
     def _task(self) -> Lines:
         spec, nodes = find_task(self.data), self.where == "nodes"
-        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not self.client))
-        data, about = self.data, "your file" if self.is_table else spec.about.partition(";")[0]
+        several = self.is_table and is_several(self.data)
+        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not (self.client or several)))
+        data, about = (
+            self.data,
+            "your files: each is a client"
+            if several
+            else "your file"
+            if self.is_table
+            else spec.about.partition(";")[0],
+        )
         if nodes:
             data, about = "nodes", "each node reads its own file, see docs/flower.md"
         possible = (
@@ -176,8 +185,10 @@ class Starter:
         """The layout of the example table, which all nodes share."""
         task = {"data": self.data, "client": self.client, "label": self.label}
         attributes = [self.attribute] if self.attribute else []
-        prepared = prepare(_table(self.data), make_config({"task": {**task, "attributes": attributes}}).task)
-        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in prepared.columns}
+        config = make_config({"task": {**task, "attributes": attributes}}).task
+        prepared = prepare(_table(self.data), config)
+        columns = choose_features(prepared, config).columns
+        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in columns}
         owners, words = prepared.rows.ids, list(prepared.labels)
         counted = words == [str(place) for place in range(len(words))]
         classes = len(words) if counted else words
@@ -251,7 +262,7 @@ def columns(data: str) -> list[str]:
 
 
 def _table(data: str) -> Table:
-    return read_table(Path(data.removeprefix(TABLE)).expanduser())
+    return read_tables(make_config({"task": {"data": data}}).task)
 
 
 def _lines(lines: Lines) -> Iterator[str]:
