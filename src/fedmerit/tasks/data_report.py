@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from fedmerit.config.reading import read_file
+from fedmerit.errors import DataError
 from fedmerit.tasks.cells import is_missing
 from fedmerit.tasks.encoding import shown
-from fedmerit.tasks.suspicions import Suspicion
+from fedmerit.tasks.suspicions import KINDS, Suspicion
 
+MOST_CLIENTS = 200
+"""Clients whose labels the page lists."""
 BRIEF = 5
 """Suspicions that are printed when a run begins."""
 
@@ -32,13 +38,28 @@ class DataReport:
 
     files: tuple[Mapping[str, Any], ...] = ()
     columns: tuple[Mapping[str, Any], ...] = ()
-    labels: Mapping[str, Mapping[str, int]] = ()  # type: ignore[assignment]
+    labels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     suspicions: tuple[Suspicion, ...] = ()
     decisions: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Serialise everything."""
         return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def read(cls, path: Path) -> DataReport:
+        """Read what `to_json` wrote; a DataError for anything else."""
+        try:
+            return TypeAdapter(DataReport).validate_json(read_file(path))
+        except (OSError, ValueError) as error:
+            reason = str(error).replace("\n", " ")
+            raise DataError(f"{path} is damaged ({reason:.200}); remove it, or run again") from None
+
+    def page(self) -> dict[str, Any]:
+        """What the report page shows: suspicions as texts, columns, and labels of the first clients."""
+        texts = [[KINDS.get(one.kind, one.kind), one.text] for one in self.suspicions]
+        labels = [[who, list(counts.items())] for who, counts in [*self.labels.items()][:MOST_CLIENTS]]
+        return {"suspicions": texts, "files": self.files, "columns": self.columns, "labels": labels}
 
     def brief(self) -> list[str]:
         """The gravest suspicions as lines, and the number of the remaining ones."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from fedmerit.config.task import TABLE
 from fedmerit.core.collect.collect import default_fraction
 from fedmerit.core.criteria.table import display_name, find_criterion
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.tasks.encoding import MISSING
+from fedmerit.tasks.encoding import FILE, MISSING
 from fedmerit.tasks.files import is_several, read_tables
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import find_task
@@ -63,6 +64,37 @@ WHY: Mapping[str, str] = MappingProxyType(
 """Comments on the keys of [recipe]."""
 ORDER = ("task", "task.nodes", "train", "recipe", "run")
 """The sections as the file has them."""
+LABELS = (
+    *(
+        "label",
+        "labels",
+        "target",
+        "class",
+        "outcome",
+        "y",
+        "died",
+        "dead",
+        "death",
+        "mortality",
+        "deceased",
+        "survived",
+    ),
+    *(
+        "diagnosis",
+        "disease",
+        "ill",
+        "benign",
+        "malignant",
+        "readmitted",
+        "recid",
+        "relapse",
+        "event",
+        "default",
+        "churn",
+    ),
+    *("fraud", "risk", "income", "response", "result", "num"),
+)
+"""Names of columns that are mostly predicted, the surest first."""
 SERVER_MATTERS = ("validation", "fairness")
 """Answers that need rows at the server."""
 MOST_SERVER_ROWS = 200
@@ -257,8 +289,19 @@ def parse_priority(text: str) -> tuple[str, ...]:
 
 
 def columns(data: str) -> list[str]:
-    """The columns of a table, for the questions about it."""
-    return list(_table(data).columns)
+    """The columns of a table or of several files, for the questions about it."""
+    table = _table(data)
+    return [name for name in table.columns if not (table.files and name == FILE)]
+
+
+def guess_label(names: Sequence[str]) -> str:
+    """The column that is to be predicted, by its name; empty if no name tells.
+
+    >>> guess_label(["age", "died", "ward"]), guess_label(["age", "ward"])
+    ('died', '')
+    """
+    words = [(name, re.split(r"[\W_]+", name.casefold())) for name in names]
+    return next((name for label in LABELS for name, parts in words if label in parts), "")
 
 
 def _table(data: str) -> Table:

@@ -217,9 +217,8 @@ def inspect(
         share, reason = (0.0, "") if chosen else _gives_away(values, labels)
         if reason:
             sure = share >= SURE_LEAK
-            text = (
-                f"Is {name} known before the label is? It is {'left out' if sure else 'kept'}: {reason}; {either(name)}"
-            )
+            done = f"left out: {reason}; {either(name)}" if sure else f"kept: {reason}; {either(name, 'leaves it out')}"
+            text = f"Is {name} known before the label is? It is {done}"
             yield Suspicion("leak", text, name, reason=reason if sure else "")
             if sure:
                 continue
@@ -240,9 +239,9 @@ def useless(values: NDArray[Any]) -> str:
     return f"{different} distinct text values, looks like an ID" if values.dtype == object and many else ""
 
 
-def either(name: str) -> str:
+def either(name: str, drop: str = "confirms it") -> str:
     """The keys that settle whether a column is left out."""
-    return f"task.drop = [{json.dumps(name)}] confirms it, listing it in task.features keeps it"
+    return f"task.drop = [{json.dumps(name)}] {drop}, listing it in task.features keeps it"
 
 
 def _is_id(name: str, values: NDArray[Any], owners: Mapping[str, NDArray[np.int64]]) -> str:
