@@ -20,7 +20,7 @@ from fedmerit.config.task import SEVERAL, TABLE, TaskConfig
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.cells import as_text, is_missing, normal
 from fedmerit.tasks.encoding import FILE, shown, stem_of
-from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_table
+from fedmerit.tasks.formats.table_files import CSV, PARQUET, PARQUET_FORM, Table, read_table
 from fedmerit.tasks.suspicions import Suspicion, either, setting
 
 
@@ -156,12 +156,12 @@ def _lacking(tables: Mapping[str, Table], names: Sequence[str], config: TaskConf
 
 def _forms(tables: Mapping[str, Table]) -> list[Suspicion]:
     """Files that are written in another way than most."""
-    orders = {stem: tuple(_names(table)) for stem, table in tables.items()}
+    orders = {stem: tuple(table.columns) for stem, table in tables.items()}
     usual = Counter(table.form for table in tables.values()).most_common(1)[0][0]
     order = Counter(orders.values()).most_common(1)[0][0]
     found = []
     for stem, table in tables.items():
-        marks = [table.form] if table.form != usual else []
+        marks = [table.form] if table.form not in (usual, PARQUET_FORM) else []
         common = [name for name in order if name in orders[stem]]
         marks += ["another order of columns"] if [name for name in orders[stem] if name in common] != common else []
         if marks:

@@ -249,13 +249,16 @@ def _is_id(name: str, values: NDArray[Any], owners: Mapping[str, NDArray[np.int6
     if values.dtype == object or len(values) < 20 or np.isnan(values).any() or (values % 1 != 0).any():
         return ""
     named = ID_NAMES & set(re.split(r"[\W_]+", name.casefold())) or name.startswith("column ")
-    whole = len(np.unique(values)) == len(values)
-    if whole and (named or np.ptp(values) < 1.5 * len(values) or (np.diff(values) > 0).all()):
-        return f"{len(values):,} distinct integers"
-    parts = [values[rows] for rows in owners.values() if len(rows)]
-    distinct = len(parts) > 1 and all(len(np.unique(part)) == len(part) for part in parts)
-    counted = distinct and (named or all(np.ptp(part) < 1.5 * len(part) for part in parts))
-    return "its integers are distinct at each client" if counted else ""
+    increasing = bool((np.diff(values) > 0).all())
+    for parts, text in (
+        ([values], "of the table"),
+        ([values[rows] for rows in owners.values() if len(rows)], "of each client"),
+    ):
+        distinct = sum(len(np.unique(part)) for part in parts)
+        dense = sum(np.ptp(part) + 1 for part in parts) < 1.5 * len(values)
+        if distinct >= 0.95 * len(values) and (named or dense or (increasing and len(parts) == 1)):
+            return f"its integers number the rows {text}"
+    return ""
 
 
 def _gives_away(values: NDArray[Any], labels: NDArray[Any]) -> tuple[float, str]:
@@ -344,7 +347,7 @@ def _units(
             if not 0.5 < ratio < 2:
                 text = (
                     f"Is {name} of {who} in another unit? Its median is {ratio:.3g} times that of the other clients; "
-                    "kept, because each client is standardised separately; listing it in task.features confirms it"
+                    f"kept, because each client is standardised separately; {either(name, 'leaves it out')}"
                 )
                 yield Suspicion("unit", text, name, who)
 

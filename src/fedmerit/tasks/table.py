@@ -173,8 +173,8 @@ def _inspected(prepared: Prepared, config: TaskConfig, rows: Rows) -> dict[Any, 
 
 def _unseen(one: Suspicion) -> Suspicion:
     """A suspicion that training rows alone do not raise: it changes nothing."""
-    question = one.text.partition("? ")[0]
-    text = f"{question}? Only rows that are not trained on show it; unchanged; task.replace or task.drop settles it"
+    question, keys = one.text.partition("? ")[0], one.text[one.text.index("task.") :]
+    text = f"{question}? Only rows that are not trained on show it; unchanged; {keys}"
     return replace(one, text=text, reason="", replace={})
 
 

@@ -31,6 +31,7 @@ NOTHING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "N
 """Words for a missing value in CSV files."""
 MOST_CELLS = 500_000_000
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+PARQUET_FORM = "Parquet"
 WIDE, NARROW = ("utf-16", "UTF-16"), ("cp1252", "Windows-1252")
 """Encodings other than UTF-8: Python's name, and the one that a reader knows."""
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
@@ -100,8 +101,22 @@ def read_frame(frame: Any, source: str = "the frame") -> Table:
 @lru_cache(maxsize=64)
 def _read(path: Path, form: str, changed: int) -> Table:
     """Read a file once for a check and a run; `changed` distinguishes versions of the file."""
-    frame, about = (_parquet(path), "Parquet") if form == "parquet" else _csv(path)
-    return replace(read_frame(frame, str(path)), form=about)
+    frame, about = (_parquet(path), PARQUET_FORM) if form == "parquet" else _csv(path)
+    table = replace(read_frame(frame, str(path)), form=about)
+    if "decimal commas" in about:  # of numbers among words, which Arrow leaves as they are
+        columns = {name: _with_points(values) for name, values in table.columns.items()}
+        return replace(table, columns=columns)
+    return table
+
+
+def _with_points(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype == object:
+        pattern = re.compile(r"([<>]?=?\s*[-+]?\d*),(\d+)")
+        values[:] = [
+            None if word is None else pattern.sub(r"\1.\2", word) if pattern.fullmatch(word) else word
+            for word in values
+        ]
+    return values
 
 
 def _named(frame: Any) -> tuple[Any, dict[str, str]]:
