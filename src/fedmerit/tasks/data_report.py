@@ -62,8 +62,8 @@ class DataReport:
         return {"suspicions": texts, "files": self.files, "columns": self.columns, "labels": labels}
 
     def brief(self) -> list[str]:
-        """The gravest suspicions as lines, and the number of the remaining ones."""
-        lines = [one.text for one in self.suspicions[:BRIEF]]
+        """The first suspicion of each of the gravest kinds as lines, and the number of the remaining ones."""
+        lines = list({one.kind: one.text for one in reversed(self.suspicions)}.values())[::-1][:BRIEF]
         more = len(self.suspicions) - len(lines)
         return [*lines, *([f"{more} more: `fedmerit doctor CONFIG.toml` lists all"] if more else [])]
 

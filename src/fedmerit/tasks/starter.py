@@ -65,34 +65,9 @@ WHY: Mapping[str, str] = MappingProxyType(
 ORDER = ("task", "task.nodes", "train", "recipe", "run")
 """The sections as the file has them."""
 LABELS = (
-    *(
-        "label",
-        "labels",
-        "target",
-        "class",
-        "outcome",
-        "y",
-        "died",
-        "dead",
-        "death",
-        "mortality",
-        "deceased",
-        "survived",
-    ),
-    *(
-        "diagnosis",
-        "disease",
-        "ill",
-        "benign",
-        "malignant",
-        "readmitted",
-        "recid",
-        "relapse",
-        "event",
-        "default",
-        "churn",
-    ),
-    *("fraud", "risk", "income", "response", "result", "num"),
+    *("label", "labels", "target", "class", "outcome", "y", "died", "dead", "death", "mortality", "deceased"),
+    *("survived", "diagnosis", "disease", "ill", "benign", "malignant", "readmitted", "recid", "relapse", "event"),
+    *("default", "churn", "fraud", "risk", "income", "response", "result", "num"),
 )
 """Names of columns that are mostly predicted, the surest first."""
 SERVER_MATTERS = ("validation", "fairness")
