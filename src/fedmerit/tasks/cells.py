@@ -70,7 +70,7 @@ def to_number(text: str, points: bool = False) -> float | None:
 
 
 def as_numbers(words: NDArray[Any]) -> ReadNumbers:
-    """Read a column of words as numbers; missing where a word is none."""
+    """Read a column of words as numbers; other words are missing values."""
     counts = Counter(word for word in words.tolist() if word is not None)
     matches = {word: NUMBER.fullmatch(word) for word in counts}
     points = any(match and not match[3] and re.fullmatch(r"-?\d+\.\d+", match[2]) for match in matches.values())
