@@ -192,7 +192,7 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
         searched = any(ledger.candidates(row["round"]) for row in rounds)
         panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
-        panels += ["data"] * (folder / DATA).is_file()
+        panels += ["table"] * (folder / DATA).is_file()
         return PageRun(folder, config, meta, orders, result, panels)
 
 

@@ -21,6 +21,8 @@ from fedmerit.store.strict_json import dump_json
 if TYPE_CHECKING:
     from fedmerit.tasks.data_report import DataReport
 
+MOST_LINES = 60
+"""Suspicions on the screen."""
 LONGEST_NAME = 20
 """Names of clients up to this length stay on one line, however narrow the screen."""
 
@@ -119,7 +121,8 @@ def data_tables(data: DataReport) -> Iterator[Table | str]:
         yield list_table("Files", tuple(data.files[0]), rows)
     header = ("column", "kind", "role", "gaps", "distinct", "values")
     yield list_table("Columns", header, [[str(one.get(name, "")) for name in header] for one in data.columns])
-    for number, one in enumerate(data.suspicions, 1):
+    for number, one in enumerate(data.suspicions[:MOST_LINES], 1):
         yield f"{number}. {one.text}"
-    if not data.suspicions:
-        yield "nothing suspicious was found in the data"
+    more = len(data.suspicions) - MOST_LINES
+    if more > 0 or not data.suspicions:
+        yield f"... and {more} more; --json has all" if more > 0 else "nothing suspicious was found in the data"

@@ -64,9 +64,11 @@ class Prepared:
     def owners(self) -> dict[str, Rows]:
         """Rows of each client that the table names."""
         ids = self.rows.ids
-        return (
-            {} if ids is None else {name: np.flatnonzero(ids.values == at) for at, name in enumerate(ids.names or ())}
-        )
+        if ids is None:
+            return {}
+        ends = np.cumsum(np.bincount(ids.values, minlength=len(ids.names or ())))
+        parts = np.split(np.argsort(ids.values, kind="stable"), ends[:-1])
+        return dict(zip(ids.names or (), parts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

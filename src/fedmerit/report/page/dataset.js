@@ -3,18 +3,18 @@
 function showData() {
   const run = RUNS[state.run];
   const data = run.data;
-  $("data-says").textContent = data ? dataText(data.suspicions.length) : `${shorten(run.label)} has no table.`;
+  $("table-says").textContent = data ? dataText(data.suspicions.length) : `${shorten(run.label)} has no table.`;
   const { suspicions, files, columns, labels } = data ?? { suspicions: [], files: [], columns: [], labels: [] };
   const questions = suspicions.map(([kind, text]) => el("li", el("strong", `${kind}: `), clean(text)));
-  $("data-suspicions").replaceChildren(...questions);
+  $("table-suspicions").replaceChildren(...questions);
   const words = ["column", "kind", "role", "gaps", "distinct", "values"];
-  $("data-columns").replaceChildren(dataTable(columns.map((one) => words.map((word) => one[word] ?? "")), words));
+  $("table-columns").replaceChildren(dataTable(columns.map((one) => words.map((word) => one[word] ?? "")), words));
   const names = ["file", "rows", "columns", "form"];
-  $("data-files").replaceChildren(dataTable(files.map((one) => names.map((name) => one[name] ?? "")), names));
+  $("table-files").replaceChildren(dataTable(files.map((one) => names.map((name) => one[name] ?? "")), names));
   const header = ["client", ...(labels[0]?.[1] ?? []).map(([label]) => clean(label))];
   const lines = labels.map(([client, counts]) => [client, ...counts.map(([, count]) => count)]);
-  $("data-labels").replaceChildren(dataTable(lines, header));
-  for (const part of ["files", "columns", "labels"]) $(`data-${part}`).hidden = !$(`data-${part}`).querySelector("td");
+  $("table-labels").replaceChildren(dataTable(lines, header));
+  for (const part of [$("table-files"), $("table-columns"), $("table-labels")]) part.hidden = !part.querySelector("td");
 }
 
 function dataText(count) {

@@ -46,7 +46,7 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "data", "notes"];
+const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "table", "notes"];
 const RUN_SELECTS = OF_ONE_RUN.map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
@@ -107,7 +107,7 @@ function listen() {
 // A panel that no run has anything for is not there, nor is the way to it.
 function hidePanels() {
   const shown = (panel) => (panel === "tuning" ? DATA.tuned.length > 0 : SHOWN.some((run) => run.has.includes(panel)));
-  for (const panel of ["search", "groups", "data", "tuning"]) {
+  for (const panel of ["search", "groups", "table", "tuning"]) {
     $(panel).hidden = !shown(panel);
     document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = !shown(panel);
   }
