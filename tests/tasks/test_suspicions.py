@@ -121,7 +121,7 @@ def test_the_named_keys_settle_every_suspicion(folder: Path) -> None:
 
 
 def test_strict_refuses_in_one_line(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"task\.strict refuses .* suspicions, the first: Is died = 'NO'") as caught:
+    with pytest.raises(DataError, match=r"task\.strict refuses .* suspicions, the first: Is died = 'yse'") as caught:
         Federation.from_files(folder, label="died", strict=True)
     assert "\n" not in str(caught.value)
 

@@ -77,8 +77,8 @@ class Suspicion:
 
 
 def ranked(found: Sequence[Suspicion]) -> tuple[Suspicion, ...]:
-    """The gravest first."""
-    return tuple(sorted(found, key=lambda one: [*KINDS].index(one.kind)))
+    """The gravest first; of one kind, those that lose values."""
+    return tuple(sorted(found, key=lambda one: ([*KINDS].index(one.kind), "" not in one.replace.values())))
 
 
 def setting(column: str, values: Mapping[str, str]) -> str:
