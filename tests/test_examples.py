@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedmerit.config.attack import KINDS
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import load_config
 from fedmerit.study.plan import load_plan
+from fedmerit.tasks.data_report import DataReport
 from fedmerit.tasks.registry import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -134,3 +136,22 @@ def test_the_example_of_a_tuned_study_tunes_every_row() -> None:
     plan = load_plan(EXAMPLES / "study-tuned.toml")
     assert plan.tuned == list(plan.rows)
     assert not {*plan.seeds} & {*plan.tune.seeds}
+
+
+@pytest.mark.parametrize(("name", "clients", "kinds"), [("heart", 4, set()), ("medpar", 54, {"rows"})])
+def test_the_examples_of_real_hospitals_run(
+    name: str, clients: int, kinds: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, importable: None
+) -> None:
+    """Their configurations settle every suspicion about a column; small hospitals stay."""
+    root = os.environ.get("FEDMERIT_DATA")
+    if not root or not all((Path(root) / data).is_dir() for data in ("heart-disease", "medpar")):
+        pytest.skip("FEDMERIT_DATA has no heart-disease and medpar")
+    import real_hospitals
+
+    monkeypatch.chdir(tmp_path)
+    real_hospitals.main("hospitals")
+    config = load_config(EXAMPLES / f"{name}.toml", ["run.rounds=2", "run.workers=1"])
+    run = run_config(config, tmp_path / "run")
+    assert len(run.ledger.names()) == clients
+    assert run.labels == ("0", "1")
+    assert {one.kind for one in DataReport.read(tmp_path / "run" / "data.json").suspicions} == kinds

@@ -31,6 +31,11 @@ CASES: dict[str, dict[str, Any]] = {
     "a number": {"client": "hospital", "label": "days", "target": "number", "tolerance": 2.0},
     "several labels": {"client": "hospital", "label": ["died", "fever"], "target": "labels"},
     "numbered classes": {"client": "hospital", "label": "stage", "model": "linear"},
+    "replaced values": {
+        "client": "hospital",
+        "label": "died",
+        "replace": {"sex": {"divers": "f", "m": ""}, "ward": {"9": ""}, "age": {"60": "70"}},
+    },
 }
 
 
@@ -156,7 +161,7 @@ def test_no_file_is_written_without_a_package_or_where_answers_differ(
 
 def test_classes_keep_their_form(tmp_path: Path) -> None:
     for labels, expected in [(["007", "01"], ["007", "01"]), ([2, 3], [2, 3]), ([0.5, 1.5], [0.5, 1.5])]:
-        frame = pd.DataFrame({"who": ["a", "b"] * 20, "age": np.arange(40.0), "y": np.repeat(labels, 20)})
+        frame = pd.DataFrame({"who": ["a", "b"] * 20, "age": np.arange(40.0) + 0.5, "y": np.repeat(labels, 20)})
         data = Federation.from_frame(frame, client="who", label="y", test=0.0)
         model = federate(Task(data, TorchLearner(lambda: nn.Linear(1, 2))), fedavg(), rounds=1).estimator()
         assert isinstance(model, Classifier)

@@ -18,7 +18,10 @@ from fedmerit.errors import ConfigError, UnknownName
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The new file.")] = Path("fedmerit.toml"),
     data: Annotated[
-        str | None, typer.Option(help="A task of `fedmerit list tasks`, or a CSV or Parquet file.", show_default=False)
+        str | None,
+        typer.Option(
+            help="A task of `fedmerit list tasks`; a CSV or Parquet file, a pattern, a folder.", show_default=False
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model of the task.", show_default=False)] = None,
     matters: Annotated[
@@ -45,8 +48,17 @@ def init(
     """
     from fedmerit.config.task import TABLE
     from fedmerit.store.files import check_new_file, write_new_file
+    from fedmerit.tasks.files import is_several
     from fedmerit.tasks.registry import TASKS, find_task
-    from fedmerit.tasks.starter import MATTERS, PLACES, Starter, columns, criteria_to_choose, parse_priority
+    from fedmerit.tasks.starter import (
+        MATTERS,
+        PLACES,
+        Starter,
+        columns,
+        criteria_to_choose,
+        guess_label,
+        parse_priority,
+    )
 
     check_new_file(file, "another FILE.toml", force=force)
     tasks = {name: find_task(name).about for name in TASKS}
@@ -57,10 +69,13 @@ def init(
         chosen = f"{TABLE}{chosen}"
     if chosen.startswith(TABLE):
         names = columns(chosen)
-        label = label or _ask_column("Which column is to be predicted?", names, names[-1], yes)
-        client = client or _ask_column(
-            "Which column names the client (for example the hospital)?", names, _guess(names, label), yes
-        )
+        guess = guess_label(names)
+        if not label and not guess and yes:
+            raise ConfigError(f"--yes cannot tell which column to predict ({', '.join(names)}); give --label COLUMN")
+        label = label or _ask_column("Which column is to be predicted?", names, guess or names[-1], yes)
+        if not client and not is_several(chosen):  # each of several files is a client
+            question = "Which column names the client (for example the hospital)?"
+            client = _ask_column(question, names, _guess(names, label), yes)
     spec = find_task(chosen)
     model = model or _ask("Which model?", dict.fromkeys(spec.models, ""), spec.models[0], yes)
     matters = matters or _ask("What matters most?", MATTERS, "priority", yes)

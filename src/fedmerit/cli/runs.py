@@ -43,7 +43,7 @@ def run(
     module:attribute names your own Python part, and running the configuration runs that module's code. Ctrl-C stops
     after the round. --resume continues a stopped or killed run, and gives the same bits as a run without a stop.
     """
-    from fedmerit.config.schema import load_config
+    from fedmerit.config.schema import Config, load_config
     from fedmerit.core.system import cores
     from fedmerit.engine.logs import RoundLog, log_format
     from fedmerit.engine.progress import progress
@@ -52,6 +52,7 @@ def run(
     from fedmerit.fleet.pool import keep_memory
     from fedmerit.report.screen import json_line
     from fedmerit.store.run_folder import CONFIG
+    from fedmerit.tasks.registry import Task, make_task
 
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
@@ -64,7 +65,17 @@ def run(
     settings = load_config(config or folder / CONFIG, changes)
     logs = log or []
     keep_memory()  # one worker trains in this process
-    start = partial(run_config, settings, folder, log=logs) if out else partial(go_on, folder, settings, log=logs)
+    console = err_console if as_json or log_format() == "json" else out_console
+
+    def load(config: Config) -> Task:
+        """Load the task, and print what is suspicious about its table before round 1."""
+        task = make_task(config)
+        for line in task.federation.data.brief() if task.federation.data else ():
+            console.print(f"data: {line}", style="yellow", markup=False, soft_wrap=True)
+        return task
+
+    begin = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    start = partial(begin, load=load, log=logs)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
     with stoppable(" ".join([f"fedmerit run --resume {folder}", *(f"--log '{one}'" for one in logs)])), notes_printed():

@@ -39,15 +39,18 @@ OF_KINDS = ("attribute",)
 
 NODES = "nodes"
 """The value of `task.data` where each node holds its own rows."""
-IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
+CLEANING = ("drop", "rename", "replace", "strict")
+IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
 Classes: TypeAlias = Annotated[int, Field(ge=2, strict=True)] | Annotated[tuple[str, ...], Field(min_length=2)]
 
 TABLE = "table:"
-"""Prefix of `task.data` that names a file."""
-OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise")
+"""Prefix of `task.data` that names a file, several, or a folder."""
+SEVERAL = "|"
+"""Separates the files of a list."""
+OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise", *CLEANING)
 """The keys that only tables use."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
@@ -93,6 +96,13 @@ def _spelt(value: Any) -> Any:
     return {True: "mean", False: "none"}[value] if isinstance(value, bool) else value
 
 
+def _files(value: Any) -> Any:
+    """A list of files as one text."""
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+        return value
+    return TABLE + SEVERAL.join(one.removeprefix(TABLE) for one in value)
+
+
 class TaskConfig(Section):
     """[task]: the data, its partition over clients, and the model.
 
@@ -100,9 +110,10 @@ class TaskConfig(Section):
     depends on the task.
     """
 
-    data: str = Field(
+    data: Annotated[str, BeforeValidator(_files)] = Field(
         "digits",
-        description="a task of `fedmerit list tasks`, `table:FILE` (CSV, Parquet), `nodes`, or `module:attribute`",
+        description="a task of `fedmerit list tasks`, `table:FILE` (CSV, Parquet; a pattern, a folder or a list of "
+        "files too), `nodes`, or `module:attribute`",
     )
     partition: Partition = Field(
         "default", description="how training rows are split over clients; `default`: the first partition of the task"
@@ -138,7 +149,9 @@ class TaskConfig(Section):
         0.0,
         description="share of each client's training rows kept for validation, for searches and early stopping",
     )
-    client: str = Field("", description="of a table: the column that names the client; default: none, set `partition`")
+    client: str = Field(
+        "", description="of a table: the column that names the client; default: of several files, the file"
+    )
     label: str | tuple[str, ...] = Field(
         "", description='of a table: the column to predict; a list of columns with `target = "labels"`'
     )
@@ -160,6 +173,18 @@ class TaskConfig(Section):
     )
     standardise: Literal["client", "none"] = Field(
         "client", description="of a table: standardise numbers by each `client`'s training rows, or `none`"
+    )
+    drop: tuple[str, ...] = Field((), description="of a table: columns to leave out; default: none")
+    rename: dict[str, str] = Field(
+        {}, description="of a table: other names for columns, such as {Creat = 'creatinine'}; default: none"
+    )
+    replace: dict[str, dict[str, str]] = Field(
+        {},
+        description="of a table: for a column, values to read as another, '' as missing, such as "
+        "{sex = {F = 'female'}}; default: none",
+    )
+    strict: Annotated[bool, Field(strict=True)] = Field(
+        False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
     )
     sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
         {},

@@ -29,8 +29,9 @@ from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
 from fedmerit.store.model_files import read_model, read_tensors
 from fedmerit.store.reasons import why
-from fedmerit.store.run_folder import CLUSTERS, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
+from fedmerit.store.run_folder import CLUSTERS, DATA, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
+from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import make_federation, make_learner, make_task
 
 
@@ -237,10 +238,12 @@ class Run:
         return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
 
 
-def write_encoder(folder: Path, encoder: Encoder | None) -> None:
-    """Write the encoder of table rows next to the model."""
-    if encoder is not None:
-        write_new_file(folder / ENCODER, encoder.to_json())
+def write_data(folder: Path, federation: Federation) -> None:
+    """Write the encoder of table rows and the data report next to the model."""
+    if federation.encoder is not None:
+        write_new_file(folder / ENCODER, federation.encoder.to_json())
+    if federation.data is not None:
+        write_new_file(folder / DATA, federation.data.to_json())
 
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedmerit.core.targets import Number, target_of
 from fedmerit.engine.estimator import Classifier, Estimator, as_rows, class_values
 from fedmerit.errors import ConfigError, DataError, NoteWarning
+from fedmerit.tasks.cells import to_number
 from fedmerit.tasks.encoding import MISSING, Column, Encoder
 from fedmerit.tasks.formats.table_files import NOTHING, Table
 
@@ -180,14 +181,24 @@ def _encode(graph: _Graph, encoder: Encoder) -> str:
             median, mean, deviation = (
                 graph.add("Gather", part, np.array([numbers.index(column)]), axis=1) for part in scales
             )
-            filled = graph.add("Where", graph.add("IsNaN", column.name), median, column.name)
+            read = column.name
+            for old, new in _number_changes(column).items():
+                read = graph.add("Where", graph.add("Equal", read, np.array(old)), np.array(new), read)
+            filled = graph.add("Where", graph.add("IsNaN", read), median, read)
             part = graph.add("Div", graph.add("Sub", filled, mean), deviation)
         else:
             known = {kind: place for place, kind in enumerate(column.kinds)}
             missing = dict.fromkeys(NOTHING, known.get(MISSING, -1))
+            known |= {old: known.get(new or MISSING, -1) for old, new in column.replace.items()}
             part = graph.add("Equal", graph.number_of(column.name, missing | known, -1), np.arange(column.width)[None])
         parts.append(graph.add("Cast", part, to=1))
     return graph.add("Concat", *parts, axis=1)
+
+
+def _number_changes(column: Column) -> dict[float, float]:
+    """Numbers that a column of numbers reads as another, or as missing."""
+    read = {to_number(old): new for old, new in column.replace.items()}
+    return {old: float(new or "nan") for old, new in read.items() if old is not None}
 
 
 def _scales(graph: _Graph, encoder: Encoder, numbers: Sequence[Column]) -> list[str | NDArray[Any]]:
@@ -210,13 +221,17 @@ def _probe_rows(encoder: Encoder) -> Table:
     random = np.random.default_rng(0)
     columns: dict[str, NDArray[Any]] = {}
     for column in encoder.columns:
-        words = [kind for kind in column.kinds if kind != MISSING]
+        words = [*(kind for kind in column.kinds if kind != MISSING), *column.replace]
+        numbers = [np.nan, *_number_changes(column)] if not column.kinds else []
         scales = random.choice(np.array([*column.scales, column.other], dtype=object), PROBE_ROWS)
         columns[column.name] = (
             random.choice(np.array([*words, None, "no such word"], dtype=object), PROBE_ROWS)
             if column.kinds
             else np.array(
-                [random.choice([np.nan, random.normal(one.mean, 2 * one.deviation)], p=[0.2, 0.8]) for one in scales]
+                [
+                    random.normal(one.mean, 2 * one.deviation) if random.random() < 0.8 else random.choice(numbers)
+                    for one in scales
+                ]
             )
         )
     for name in encoder.names[len(encoder.columns) :]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,13 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.system import cores
-from fedmerit.engine.finished import Run, write_encoder
+from fedmerit.engine.finished import Run, write_data
 from fedmerit.engine.logs import RoundLog, log_format
 from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
 from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check_task
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import check_logs
-from fedmerit.errors import ConfigError
+from fedmerit.errors import ConfigError, NoteWarning
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import read_model, remove_checkpoints
@@ -83,7 +84,7 @@ def federate(
     device          where clients train: "cpu", "cuda", "cuda:1", "mps", "auto"
     log             sinks for the metrics of each round, as NAME:WHERE, for example ["tensorboard:runs/tb"]
 
-    Notes on the weights and on clients left out are issued as `NoteWarning`, each kind once.
+    Suspicions about a table, and notes on weights and on clients left out, are issued as `NoteWarning`, each kind once.
 
     >>> from fedmerit import DS, LD, load_task, prioritized
     >>> task = load_task("digits", clients=4)
@@ -112,7 +113,9 @@ def federate(
     epochs = int(getattr(getattr(task.learner, "config", None), "epochs", 1))
     ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner))
     if home is not None:
-        write_encoder(home, task.federation.encoder)
+        write_data(home, task.federation)
+    for line in task.federation.data.brief() if task.federation.data else ():
+        warnings.warn(line, NoteWarning, stacklevel=2)
     warn = Warner(names, stacklevel=5)  # the caller of `federate`
     workers = count_workers(task.learner, config.run)
     with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
@@ -205,7 +208,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
         resumable(folder, f"use --resume {folder}"),
         LocalFleet(task, workers, budget, folder, run.deadline) as fleet,
     ):
-        write_encoder(folder, task.federation.encoder)
+        write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory
         _run_into(folder, config, fleet, [on_record] if on_record else [], log)
     return Run.load(folder)

@@ -19,7 +19,8 @@ from fedmerit.report.rows import RunResult, measure_run, row_data, shared_end
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import FREE_KEYS, LEDGER
+from fedmerit.store.run_folder import DATA, FREE_KEYS, LEDGER
+from fedmerit.tasks.data_report import DataReport
 
 UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
 """Settings of [run] in which rows may differ and still be compared in pairs."""
@@ -73,8 +74,9 @@ def read_runs(folders: Sequence[Path]) -> tuple[Selection, list[Row], list[PageR
 
 def read_detail(folder: Path) -> dict[str, Any]:
     """Everything that the page shows of one run when a reader selects it."""
+    file = folder / DATA
     with _reading(folder) as ledger:
-        return run_detail(ledger)
+        return run_detail(ledger) | {"data": DataReport.read(file).page() if file.is_file() else None}
 
 
 def page_data(selection: Selection, rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
@@ -190,6 +192,7 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
         searched = any(ledger.candidates(row["round"]) for row in rounds)
         panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
+        panels += ["table"] * (folder / DATA).is_file()
         return PageRun(folder, config, meta, orders, result, panels)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.cells import cell_len
@@ -17,6 +18,11 @@ from fedmerit.core.types import Note
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.store.strict_json import dump_json
 
+if TYPE_CHECKING:
+    from fedmerit.tasks.data_report import DataReport
+
+MOST_LINES = 60
+"""Suspicions on the screen."""
 LONGEST_NAME = 20
 """Names of clients up to this length stay on one line, however narrow the screen."""
 
@@ -106,3 +112,17 @@ def wide_tables(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
         if not others:
             return
         title = ""
+
+
+def data_tables(data: DataReport) -> Iterator[Table | str]:
+    """Files and columns of a table, and every suspicion."""
+    if data.files:
+        rows = [[str(value) for value in file.values()] for file in data.files]
+        yield list_table("Files", tuple(data.files[0]), rows)
+    header = ("column", "kind", "role", "gaps", "distinct", "values")
+    yield list_table("Columns", header, [[str(one.get(name, "")) for name in header] for one in data.columns])
+    for number, one in enumerate(data.suspicions[:MOST_LINES], 1):
+        yield f"{number}. {one.text}"
+    more = len(data.suspicions) - MOST_LINES
+    if more > 0 or not data.suspicions:
+        yield f"... and {more} more; --json has all" if more > 0 else "nothing suspicious was found in the data"

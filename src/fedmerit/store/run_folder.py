@@ -32,6 +32,8 @@ CLUSTERS = "clusters"
 """A folder with the models that clients chose from, where there are several: `0.safetensors` ..."""
 ENCODER = "encoder.json"
 """How new rows of a table become inputs of the model."""
+DATA = "data.json"
+"""What was found in a table before round 1, and what was done to it."""
 PACKAGES = ("fedmerit", "numpy", "torch")
 CODE = "code"
 OWN_SOURCES = "own"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from pydantic import TypeAdapter
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
+from fedmerit.tasks.cells import as_numbers, normal, replaced
 
 if TYPE_CHECKING:
     from fedmerit.tasks.formats.table_files import Table
 
 MISSING = "(missing)"
 """Word for a missing value."""
+FILE = "file"
+"""Column with the file of each row, where several files are read."""
 NOBODY = -1
 """Client of a row whose client the run does not know."""
 
@@ -42,13 +46,15 @@ class Scale:
 class Column:
     """A column to learn from: words with an indicator per kind, or numbers with a scale per client.
 
-    `other` is for rows of unknown clients: the median over the clients of each of the three numbers.
+    `other` is for rows of unknown clients: the median over the clients of each of the three numbers. `replace` are
+    values that are read as another, or as missing if that is empty.
     """
 
     name: str
     kinds: tuple[str, ...] = ()
     scales: tuple[Scale, ...] = ()
     other: Scale | None = None
+    replace: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -89,6 +95,9 @@ class Encoder:
 
     def __call__(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
         """Return the inputs, and notes on words and clients that the run never saw."""
+        names = {normal(column.name): column.name for column in self.columns}
+        given = {name: name if name in names.values() else names.get(normal(name), name) for name in table.columns}
+        table = replace(table, columns={given[name]: values for name, values in table.columns.items()})
         self._check(table)
         values = {column.name: _as_trained(column, table.columns[column.name]) for column in self.columns}
         places, notes = self._places(table)
@@ -123,7 +132,8 @@ class Encoder:
     def _places(self, table: Table) -> tuple[NDArray[np.int64], list[str]]:
         """Client of each row, `NOBODY` for unknown ones, and a note if there are any."""
         given = self.owner in table.columns
-        names = _owner_names(self.owner, table.columns[self.owner]) if given else [""] * len(table)
+        stem = stem_of(Path(table.source)) if self.owner == FILE else ""
+        names = _owner_names(self.owner, table.columns[self.owner]) if given else [stem] * len(table)
         numbers = {name: place for place, name in enumerate(self.clients)}
         places = np.array([numbers.get(name, NOBODY) for name in names], dtype=np.int64)
         strangers = sorted({name or MISSING for name in names if name not in numbers})
@@ -182,6 +192,15 @@ def encode(columns: Sequence[Column], values: Mapping[str, NDArray[Any]], client
     return np.column_stack(parts).astype(np.float32)
 
 
+def stem_of(path: Path) -> str:
+    """Name of a file without its folder and ending.
+
+    >>> stem_of(Path("hospitals/north.csv.gz"))
+    'north'
+    """
+    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+
+
 def owner_name(column: str, value: Any) -> str:
     """Name of a client: a word as it is, a number after the column's name."""
     return value if isinstance(value, str) else f"{column} {value:g}"
@@ -194,13 +213,14 @@ def _owner_names(column: str, values: NDArray[Any]) -> list[str]:
 
 def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Convert to words or numbers, as the column was in training."""
+    values = replaced(values, column.replace)
     if column.kinds:
         return as_words(values)
     if values.dtype == object:
-        word = next((value for value in values if value is not None), None)
-        if word is not None:
-            raise DataError(f"column {column.name} must contain numbers, as in training (got {word!r})")
-        return np.full(len(values), np.nan)
+        read = as_numbers(values)
+        if read.strange:
+            raise DataError(f"column {column.name} must contain numbers, as in training (got {min(read.strange)!r})")
+        values = read.values
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
         raise DataError(f"row {row} of column {column.name} contains infinity; values must be finite or missing")

@@ -24,6 +24,7 @@ from fedmerit.tasks.checks import (
 )
 
 if TYPE_CHECKING:
+    from fedmerit.tasks.data_report import DataReport
     from fedmerit.tasks.encoding import Encoder
     from fedmerit.tasks.formats.table_files import Table
 
@@ -205,6 +206,7 @@ class Federation:
     encoder      encodes later rows of a table in the same way
     target       kind of the labels: classes, a number, or (N, labels) of 0 and 1 (`core.targets`)
     facts        columns of facts about the clients, a number or a word per client
+    data         of a table: its columns, labels by client, and suspicions (`Federation.data.suspicions`)
 
     >>> x, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
     >>> rows = Split(x, y, offsets=np.array([0, 2, 3]))
@@ -223,6 +225,7 @@ class Federation:
     encoder: Encoder | None = None
     target: TargetKind = "classes"
     facts: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
+    data: DataReport | None = None
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
@@ -275,6 +278,25 @@ class Federation:
         from fedmerit.tasks.formats.table_files import read_table
 
         return _table(read_table(Path(path), "csv"), seed, {"label": label, "test": 0.2} | settings)
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: Path | str | Sequence[Path | str],
+        *,
+        label: str | Sequence[str],
+        client: str | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> Federation:
+        """Build a federation from several CSV or Parquet files; settings as in `from_frame`.
+
+        paths       a folder, a pattern such as "hospitals/*.csv", or a list of files
+        client      the column that names the client of each row; default: the stem of its file
+        """
+        from fedmerit.tasks.own_data import files_of
+
+        return files_of(paths, seed, {"label": label, "client": client or "", "test": 0.2} | settings)
 
     @classmethod
     def from_parquet(

@@ -22,13 +22,14 @@ from fedmerit.config.task import NodesConfig
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import TEST_SHARE, client_test_rows, client_validation_rows
+from fedmerit.tasks.cells import is_missing
 from fedmerit.tasks.checks import as_rows, check_samples
 from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers, median_of_medians
 from fedmerit.tasks.federation import ClientData, ServerData
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
 from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.source import read_npz
-from fedmerit.tasks.table import MOST_GROUPS, is_missing
+from fedmerit.tasks.table import MOST_GROUPS
 
 NUMBER = "number"
 ARRAYS = ".npz"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig, validate
+from fedmerit.config.task import SEVERAL
 from fedmerit.config.task import TABLE as PREFIX
 from fedmerit.core.targets import TargetKind
 from fedmerit.core.types import Samples
@@ -17,6 +19,7 @@ from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.checks import as_rows, check_labels, check_samples
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
+from fedmerit.tasks.files import joined, read_tables
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.table import TABLE, table_federation
 
@@ -26,10 +29,24 @@ Arrays: TypeAlias = tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]
 
 def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
     """Build the federation of a table, with the keys of [task] as settings."""
+    config = _settings(f"{PREFIX}{table.source}", settings)
+    return table_federation(joined({"": table}, config), config, TABLE, seed)
+
+
+def files_of(paths: Path | str | Sequence[Path | str], seed: int, settings: Mapping[str, Any]) -> Federation:
+    """Build the federation of a folder, a pattern or a list of files, with the keys of [task] as settings."""
+    names = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not names:
+        raise DataError("a federation needs at least one file (got an empty list)")
+    # One file is a list too: its stem is the client's name.
+    config = _settings(PREFIX + SEVERAL.join(map(str, names)), settings)
+    return table_federation(read_tables(config, several=True), config, TABLE, seed)
+
+
+def _settings(data: str, settings: Mapping[str, Any]) -> TaskConfig:
     if "tolerance" in settings:
         raise DataError("tolerance is a setting of the learner: use TorchLearner(build, target=Number(tolerance=...))")
-    config = validate(TaskConfig, {"data": f"{PREFIX}{table.source}", **_plain(settings)}, "task")
-    return table_federation(table, config, TABLE, seed)
+    return validate(TaskConfig, {"data": data, **_plain(settings)}, "task")
 
 
 def clients_of(

@@ -48,7 +48,7 @@ class TaskSpec:
     load_client, load_server  one client's half and the server's half of what `load` returns, for data that stays on
                               the clients; by default both load the whole federation and keep their half
     shape                     numbers of inputs and classes, for models whose size depends on them
-    target                    what these models predict; by default classes
+    sized                     the federation's encoder knows these numbers, and what the models predict
 
     >>> find_task("digits").partitions[0], find_task("digits").models[0]
     ('iid', 'digits-mlp')
@@ -65,7 +65,7 @@ class TaskSpec:
     load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
     load_server: Callable[[TaskConfig, int], ServerData] | None = None
     shape: Callable[[TaskConfig], tuple[int, int]] | None = None
-    target: Callable[[TaskConfig], Target] | None = None
+    sized: bool = False
 
 
 TASKS: Mapping[str, str] = MappingProxyType(
@@ -160,8 +160,9 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
 
     `load` replaces `make_federation`, for runs that share data.
     """
-    learner = make_learner(config.task, config.train)  # first, so that a wrong name fails before the data is loaded
+    _model_of(config.task)  # so that a wrong name fails before the data is loaded
     federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
+    learner = make_learner(config.task, config.train, federation.encoder)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
     return Task(federation, learner, centre_of(config.task), attackers)
 
@@ -247,21 +248,14 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
 def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None = None) -> Learner:
     """Build the learner of a task, with the model that the configuration names.
 
-    `encoder`, if given, provides inputs and labels, so that a table is not read again.
+    `encoder` is that of a table: it knows the inputs and what is predicted.
     """
-    spec = find_task(config.data)
-    own = spec.shape is not None and ":" in config.model
-    if config.model != "default" and config.model not in spec.models and not own:
-        valid = [*spec.models, *(["module:function"] if spec.shape else [])]
-        raise UnknownName(f"model of task {spec.name}", config.model, valid)
-    model = spec.models[0] if config.model == "default" else config.model
+    spec, model = find_task(config.data), _model_of(config)
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        source = encoder or spec
-        shape = None if spec.shape is None else encoder.shape if encoder else spec.shape(config)
-        target = source.target(config) if source.target else CLASSES
-        learner = _torch_learner(model, train, shape, target)
+        shape = encoder.shape if spec.sized and encoder else spec.shape(config) if spec.shape else None
+        learner = _torch_learner(model, train, shape, encoder.target(config) if encoder else CLASSES)
     if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -269,6 +263,16 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
             f"train.algorithm = {train.algorithm!r} needs a learner with a `control`; that of task {spec.name} has none"
         )
     return learner
+
+
+def _model_of(config: TaskConfig) -> str:
+    """The model that [task] names, or the first of the task."""
+    spec = find_task(config.data)
+    sized = spec.sized or spec.shape is not None
+    if config.model != "default" and config.model not in spec.models and not (sized and ":" in config.model):
+        valid = [*spec.models, *(["module:function"] if sized else [])]
+        raise UnknownName(f"model of task {spec.name}", config.model, valid)
+    return spec.models[0] if config.model == "default" else config.model
 
 
 def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None, target: Target) -> Learner:

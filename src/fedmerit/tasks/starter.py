@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +18,11 @@ from fedmerit.config.task import TABLE
 from fedmerit.core.collect.collect import default_fraction
 from fedmerit.core.criteria.table import display_name, find_criterion
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.tasks.encoding import MISSING
-from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.encoding import FILE, MISSING
+from fedmerit.tasks.files import is_several, read_tables
+from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import find_task
-from fedmerit.tasks.table import prepare
+from fedmerit.tasks.table import choose_features, prepare
 
 MATTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -62,6 +64,12 @@ WHY: Mapping[str, str] = MappingProxyType(
 """Comments on the keys of [recipe]."""
 ORDER = ("task", "task.nodes", "train", "recipe", "run")
 """The sections as the file has them."""
+LABELS = (
+    *("label", "labels", "target", "class", "outcome", "y", "died", "dead", "death", "mortality", "deceased"),
+    *("survived", "diagnosis", "disease", "ill", "benign", "malignant", "readmitted", "recid", "relapse", "event"),
+    *("default", "churn", "fraud", "risk", "income", "response", "result", "num"),
+)
+"""Names of columns that are mostly predicted, the surest first."""
 SERVER_MATTERS = ("validation", "fairness")
 """Answers that need rows at the server."""
 MOST_SERVER_ROWS = 200
@@ -143,8 +151,16 @@ class Starter:
 
     def _task(self) -> Lines:
         spec, nodes = find_task(self.data), self.where == "nodes"
-        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not self.client))
-        data, about = self.data, "your file" if self.is_table else spec.about.partition(";")[0]
+        several = self.is_table and is_several(self.data)
+        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not (self.client or several)))
+        data, about = (
+            self.data,
+            "your files: each is a client"
+            if several
+            else "your file"
+            if self.is_table
+            else spec.about.partition(";")[0],
+        )
         if nodes:
             data, about = "nodes", "each node reads its own file, see docs/flower.md"
         possible = (
@@ -176,8 +192,10 @@ class Starter:
         """The layout of the example table, which all nodes share."""
         task = {"data": self.data, "client": self.client, "label": self.label}
         attributes = [self.attribute] if self.attribute else []
-        prepared = prepare(_table(self.data), make_config({"task": {**task, "attributes": attributes}}).task)
-        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in prepared.columns}
+        config = make_config({"task": {**task, "attributes": attributes}}).task
+        prepared = prepare(_table(self.data), config)
+        columns = choose_features(prepared, config).columns
+        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in columns}
         owners, words = prepared.rows.ids, list(prepared.labels)
         counted = words == [str(place) for place in range(len(words))]
         classes = len(words) if counted else words
@@ -246,12 +264,23 @@ def parse_priority(text: str) -> tuple[str, ...]:
 
 
 def columns(data: str) -> list[str]:
-    """The columns of a table, for the questions about it."""
-    return list(_table(data).columns)
+    """The columns of a table or of several files, for the questions about it."""
+    table = _table(data)
+    return [name for name in table.columns if not (table.files and name == FILE)]
+
+
+def guess_label(names: Sequence[str]) -> str:
+    """The column that is to be predicted, by its name; empty if no name tells.
+
+    >>> guess_label(["age", "died", "ward"]), guess_label(["age", "ward"])
+    ('died', '')
+    """
+    words = [(name, re.split(r"[\W_]+", name.casefold())) for name in names]
+    return next((name for label in LABELS for name, parts in words if label in parts), "")
 
 
 def _table(data: str) -> Table:
-    return read_table(Path(data.removeprefix(TABLE)).expanduser())
+    return read_tables(make_config({"task": {"data": data}}).task)
 
 
 def _lines(lines: Lines) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Task `table:FILE`, and how any table becomes a federation: clients, labels, and every column as numbers.
 
-`Federation.report` lists what is imputed, encoded, dropped or standardised. A client's rows are imputed and
-standardised with values of its training rows only, so that no client needs another's data.
+`Federation.data` has the suspicions about the table, `Federation.report` what is imputed, encoded, dropped or
+standardised. A client's rows are imputed and standardised with values of its training rows only, so that no client
+needs another's data; inputs and their words are chosen by training rows, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,29 +17,29 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.config.task import TABLE as PREFIX
-from fedmerit.core.targets import Target
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.build import TEST_SHARE, planted, settle, spread
+from fedmerit.tasks.cells import is_missing, replaced
+from fedmerit.tasks.data_report import DataReport, count_labels, describe_columns
 from fedmerit.tasks.encoding import (
+    FILE,
     MISSING,
     Column,
     Encoder,
-    Scale,
     encode,
     fit_numbers,
     fit_scale,
-    make_target,
     median_of_medians,
     owner_name,
     shown,
 )
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
-from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.files import read_tables
+from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
+from fedmerit.tasks.suspicions import Suspicion, inspect, inspect_clients, odd_numbers, ranked, spellings, tidied
 
 Rows: TypeAlias = NDArray[np.int64]
-MOST_WORDS = 50
-"""A text column with more distinct values looks like an ID, and is dropped."""
 MOST_GROUPS = 50
 MOST_CLASSES = 1000
 MOST_CLIENTS = 20_000
@@ -48,34 +48,56 @@ MOST_CLIENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A table with the roles of its columns, and a report; `values` are the columns to learn from."""
+    """A table with the roles of its columns: its rows with labels, groups and clients, and the columns to learn from.
+
+    `labels` are the words of the classes, `report` what was done, `found` the suspicions that do not depend on a split.
+    """
 
     rows: Raw
-    columns: tuple[Column, ...]
-    values: Mapping[str, NDArray[Any]]
+    inputs: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]
     report: tuple[str, ...]
+    found: tuple[Suspicion, ...]
+    table: Table
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of inputs and outputs, for models whose size depends on them."""
-        return sum(column.width for column in self.columns), self.rows.classes
+    def owners(self) -> dict[str, Rows]:
+        """Rows of each client that the table names."""
+        ids = self.rows.ids
+        if ids is None:
+            return {}
+        ends = np.cumsum(np.bincount(ids.values, minlength=len(ids.names or ())))
+        parts = np.split(np.argsort(ids.values, kind="stable"), ends[:-1])
+        return dict(zip(ids.names or (), parts, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Columns to learn from, chosen by training rows, with the values of all rows; and what was found and done."""
+
+    columns: tuple[Column, ...]
+    values: Mapping[str, NDArray[Any]]
+    report: tuple[str, ...]
+    found: tuple[Suspicion, ...]
 
     @property
-    def scale(self) -> Scale:
-        """Mean and deviation of all rows, with which a numeric label is learned."""
-        return fit_scale(self.rows.y, 0.0, True)
+    def width(self) -> int:
+        """Number of inputs."""
+        return sum(column.width for column in self.columns)
 
     def fitted(self, parties: Sequence[Rows], clients: Sequence[Rows], standardise: bool) -> tuple[Column, ...]:
         """Fit the columns to the rows of each party; a party without any number uses the clients' medians."""
         return tuple(
             column
             if column.kinds
-            else fit_numbers(
-                column.name,
-                [self.values[column.name][rows] for rows in parties],
-                standardise,
-                median_of_medians([self.values[column.name][rows] for rows in clients]),
+            else replace(
+                fit_numbers(
+                    column.name,
+                    [self.values[column.name][rows] for rows in parties],
+                    standardise,
+                    median_of_medians([self.values[column.name][rows] for rows in clients]),
+                ),
+                replace=column.replace,
             )
             for column in self.columns
         )
@@ -86,12 +108,13 @@ class Prepared:
 
 
 def prepare(table: Table, config: TaskConfig) -> Prepared:
-    """Select rows with a client and a label, and the columns to learn from."""
+    """Select rows with a client and a label, and the columns that may be learned from."""
+    table, found = _tidy(table, config)
     _check_names(table, config)
-    table, report = _complete_rows(table, config)
+    table, more = _spelt(table, config)
+    table, report = _complete_rows(table, config, {one.column for one in found if one.reason})
     labels, kinds, label_notes = _predicted(table, config)
     groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
-    columns, values, dropped = _features(table, config)
     rows = Raw(
         np.arange(len(table))[:, np.newaxis],  # row numbers: rows are encoded once their clients are known
         labels,
@@ -100,8 +123,61 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
         _owners(config.client, table.columns[config.client]) if config.client else None,
         target=config.target,
     )
-    notes = [*report, *label_notes, *(note for _, group_notes in groups.values() for note in group_notes), *dropped]
-    return Prepared(rows, tuple(columns), values, tuple(map(_text, kinds)), tuple(notes))
+    inputs = {name: table.columns[name] for name in _feature_names(table, config)}
+    for name, values in inputs.items():
+        if values.dtype != object and np.isinf(values).any():
+            row = int(np.flatnonzero(np.isinf(values))[0])
+            raise DataError(f"row {row} of {name} contains infinity; values must be finite or missing")
+    notes = [*report, *label_notes, *(note for _, group_notes in groups.values() for note in group_notes)]
+    return Prepared(rows, inputs, tuple(map(_text, kinds)), tuple(notes), (*found, *more), table)
+
+
+def choose_features(prepared: Prepared, config: TaskConfig, trained: Rows | None = None) -> Features:
+    """Choose inputs and the words of each by the training rows; by all rows if there is no split."""
+    everything = np.arange(len(prepared.rows))
+    rows = everything if trained is None else trained
+    seen, decided = _inspected(prepared, config, everything), _inspected(prepared, config, rows)
+    found = [*prepared.found, *(one if key in decided else _unseen(one) for key, one in seen.items())]
+    found += [one for key, one in decided.items() if key not in seen]
+    left_out = {one.column: one.reason for one in found if one.reason}
+    columns, values = list[Column](), dict[str, NDArray[Any]]()
+    report = [f"column {name} dropped: {left_out.pop(name)}" for name in [*left_out] if name not in prepared.inputs]
+    for name, cells in prepared.inputs.items():
+        if name in left_out:
+            report.append(f"column {name} dropped: {left_out[name]}")
+            continue
+        changes = {old: new for one in decided.values() if one.column == name for old, new in one.replace.items()}
+        cells, kinds = replaced(cells, changes), ()
+        if cells.dtype == object:
+            gaps = is_missing(cells)
+            kinds = (*_kinds(cells[rows]), *([MISSING] if gaps[rows].any() else []))
+            cells = np.where(gaps, MISSING, cells)
+            report.append(f"column {name} became {len(kinds)} indicators: {shown(kinds)}")
+        columns.append(Column(name, kinds, replace={**config.replace.get(name, {}), **changes}))
+        values[name] = cells
+    if not columns:
+        raise DataError(f"{prepared.table.source} has no column to learn from: {'; '.join(report)}")
+    return Features(tuple(columns), values, tuple(report), ranked(found))
+
+
+def _inspected(prepared: Prepared, config: TaskConfig, rows: Rows) -> dict[Any, Suspicion]:
+    """Suspicions about the inputs from these rows, by what they are about; none about published data."""
+    if not config.data.startswith(PREFIX):
+        return {}
+    at = np.full(len(prepared.rows), -1)
+    at[rows] = np.arange(len(rows))
+    owners = {who: at[own][at[own] >= 0] for who, own in prepared.owners.items()}
+    skipped = {one.column for one in prepared.found if one.reason}
+    columns = {name: values[rows] for name, values in prepared.inputs.items() if name not in skipped}
+    found = inspect(columns, config, prepared.rows.y[rows], owners)
+    return {(one.kind, one.column, one.client, bool(one.reason), *one.replace): one for one in found}
+
+
+def _unseen(one: Suspicion) -> Suspicion:
+    """A suspicion that training rows alone do not raise: it changes nothing."""
+    question, keys = one.text.partition("? ")[0], one.text[one.text.index("task.") :]
+    text = f"{question}? Only rows that are not trained on show it; unchanged; {keys}"
+    return replace(one, text=text, reason="", replace={})
 
 
 def table_federation(
@@ -111,7 +187,11 @@ def table_federation(
 
     `for_test` marks published test rows, for tables of which no row is dropped.
     """
-    if not config.client and config.partition in ("default", "natural"):
+    natural = config.partition in ("default", "natural")
+    if table.files:
+        by_file = natural and not config.client
+        config = config.model_copy(update={"client": FILE} if by_file else {"drop": (*config.drop, FILE)})
+    if not config.client and natural:
         raise ConfigError(
             f"task.client must name the column with the client of each row; {table.source} has "
             f"{', '.join(table.columns)}; or set task.partition and task.clients to distribute the rows"
@@ -121,30 +201,53 @@ def table_federation(
     prepared = prepare(table, config)
     dealt = spread(replace(prepared.rows, for_test=for_test), None, settled, spec, seed, share)
     _check_everybody_is_there(prepared.rows, dealt, settled)
-    owner = settled.client if settled.partition == "natural" else ""
-    return planted(_encoded(prepared, dealt, owner, config.standardise == "client"), settled, seed)
+    federation = _encoded(prepared, dealt, settled)
+    found = federation.data.suspicions if federation.data else ()
+    if config.strict and found:
+        raise DataError(
+            f"task.strict refuses {table.source}: {len(found)} suspicions, the first: {found[0].text}; "
+            "`fedmerit doctor` lists all"
+        )
+    return planted(federation, settled, seed)
 
 
-def _encoded(prepared: Prepared, dealt: Federation, owner: str, standardise: bool) -> Federation:
-    """Replace row numbers by inputs."""
+def _encoded(prepared: Prepared, dealt: Federation, config: TaskConfig) -> Federation:
+    """Replace row numbers by inputs; everything is fitted to training rows."""
+    owner = config.client if config.partition == "natural" else ""
+    standardise = config.standardise == "client"
     clients = range(len(dealt.names))
     trained = [_places(dealt.train, client) for client in clients]
-    columns = prepared.fitted(trained, trained, standardise)
+    features = choose_features(prepared, config, np.sort(np.concatenate(trained)))
+    columns = features.fitted(trained, trained, standardise)
     splits: dict[str, Any] = {}
     for name in ("train", "test", "validation"):
         split: Split = getattr(dealt, name)
-        x = np.zeros((len(split.y), prepared.shape[0]), np.float32)
+        x = np.zeros((len(split.y), features.width), np.float32)
         for client in clients:
-            x[split.rows(client)] = prepared.encode(columns, _places(split, client), client)
+            x[split.rows(client)] = features.encode(columns, _places(split, client), client)
         splits[name] = replace(split, x=x)
     server = dealt.server
     if server is not None:  # scaled by its values; the clients' medians replace a column without any
         rows = server.x[:, 0]
-        server = replace(server, x=prepared.encode(prepared.fitted([rows], trained, standardise), rows, 0))
-    report = (*prepared.report, *_imputed(prepared, dealt), *_standardised(columns, standardise))
-    scale = prepared.scale if dealt.target == "number" else None
+        server = replace(server, x=features.encode(features.fitted([rows], trained, standardise), rows, 0))
+    report = (*prepared.report, *features.report, *_imputed(features, dealt), *_standardised(columns, standardise))
+    scale = fit_scale(dealt.train.y, 0.0, True) if dealt.target == "number" else None
     encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else (), dealt.target, scale)
-    return replace(dealt, **splits, server=server, report=report, encoder=encoder)
+    data = _described(prepared, features, config, report)
+    return replace(dealt, **splits, server=server, report=report, encoder=encoder, data=data)
+
+
+def _described(prepared: Prepared, features: Features, config: TaskConfig, report: tuple[str, ...]) -> DataReport:
+    table, owners = prepared.table, prepared.owners
+    roles = dict.fromkeys(features.values, "input") | dict.fromkeys(label_columns(config), "label")
+    roles |= {config.client: "client"} if config.client else {}
+    other = tuple({"column": name, "kind": kind, "role": "left out"} for name, kind in table.others.items())
+    labels = count_labels(owners, prepared.rows.y, prepared.labels)
+    known = config.replace.get(config.client, {})
+    own = config.data.startswith(PREFIX) and owners
+    clients = inspect_clients(labels, table.columns, owners, config.client, known) if own else ()
+    found = ranked([*features.found, *clients])
+    return DataReport(table.files, (*describe_columns(table.columns, roles), *other), labels, found, report)
 
 
 def _places(split: Split, client: int) -> Rows:
@@ -167,11 +270,52 @@ def _check_names(table: Table, config: TaskConfig) -> None:
         raise ConfigError("client and label must be two columns and not in features: the model would see both")
 
 
-def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[str]]:
+def _tidy(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
+    """Replace values, read words as numbers where nearly all are, and set dates apart."""
+    columns, others, found = dict[str, NDArray[Any]](), dict(table.others), list(table.found)
+    used = {*_feature_names(table, config), *label_columns(config), *config.attributes}
+    for name, cells in table.columns.items():
+        values = replaced(cells, config.replace.get(name, {}))
+        if name not in used:
+            columns[name] = values
+            continue
+        read, suspicions = tidied(name, values, name in config.features)
+        found += suspicions
+        if read is None:
+            others[name] = "dates"
+        else:
+            columns[name] = read
+    for name, kind in others.items():
+        if name not in config.drop and (name in config.features or not config.features):
+            reason = f"it contains {kind}"
+            text = (
+                f"Is {name} an input? It is left out: {reason}; make it a number, such as days, to learn from it; "
+                f'task.drop = ["{name}"] confirms it'
+            )
+            found.append(Suspicion("date", text, name, reason=reason))
+    return replace(table, columns=columns, others=others), found
+
+
+def _spelt(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
+    """Merge spellings of labels, clients and groups; leave out rows whose label looks like a mistake."""
+    roles = dict.fromkeys(config.attributes, "") | dict.fromkeys(label_columns(config), "label")
+    roles |= {config.client: "client"} if config.client not in ("", FILE) else {}
+    columns, found = dict(table.columns), list[Suspicion]()
+    for name, role in roles.items():
+        if role == "label" and config.target == "number" and columns[name].dtype != object:
+            odd = [replace(one, kind="label") for one in odd_numbers(name, columns[name], config, {})]
+        else:
+            odd = spellings(name, columns[name], config, role)
+        columns[name] = replaced(columns[name], {old: new for one in odd for old, new in one.replace.items()})
+        found += odd if role else []  # groups are inputs too, which are inspected later
+    return replace(table, columns=columns), found
+
+
+def _complete_rows(table: Table, config: TaskConfig, left_out: Collection[str]) -> tuple[Table, list[str]]:
     """Keep rows with label and client, and without missing features if these are to be dropped."""
     keep, report = np.ones(len(table), dtype=np.bool_), []
-    named = [*label_columns(config), *([config.client] if config.client else [])]
-    gaps = _feature_names(table, config) if config.missing == "drop" else []
+    named = [*label_columns(config), *dict.fromkeys(name for name in (config.client, FILE * bool(table.files)) if name)]
+    gaps = [name for name in _feature_names(table, config) if name not in left_out] if config.missing == "drop" else []
     for name in [*named, *gaps]:
         lost = keep & is_missing(table.columns[name])
         if lost.any():
@@ -252,56 +396,14 @@ def _owners(name: str, values: NDArray[Any]) -> Ids:
 
 def _feature_names(table: Table, config: TaskConfig) -> list[str]:
     roles = (config.client, *label_columns(config))
-    names = config.features or [name for name in table.columns if name not in roles]
+    names = config.features or [name for name in table.columns if name not in (*roles, *config.drop)]
     return [name for name in names if name in table.columns]
 
 
-def _features(table: Table, config: TaskConfig) -> tuple[list[Column], dict[str, NDArray[Any]], list[str]]:
-    """Columns to learn from, their values, and the reason for each dropped column."""
-    columns, values, report = list[Column](), dict[str, NDArray[Any]](), list[str]()
-    for name, kind in table.others.items():
-        if name in config.features or not config.features:
-            report.append(f"column {name} dropped: it contains {kind}")
-    for name in _feature_names(table, config):
-        cells = table.columns[name]
-        if reason := _useless(cells):
-            report.append(f"column {name} dropped: {reason}")
-            continue
-        kinds: tuple[str, ...] = ()
-        if cells.dtype == object:
-            gaps = is_missing(cells)
-            kinds = (*_kinds(cells), *([MISSING] if gaps.any() else []))
-            cells = np.where(gaps, MISSING, cells)
-            report.append(f"column {name} became {len(kinds)} indicators: {shown(kinds)}")
-        columns.append(Column(name, kinds))
-        values[name] = cells
-    if not columns:
-        raise DataError(f"{table.source} has no column to learn from: {'; '.join(report)}")
-    return columns, values, report
-
-
-def _useless(values: NDArray[Any]) -> str:
-    gaps = is_missing(values)
-    if gaps.all():
-        return "it has no values"
-    if values.dtype != object and np.isinf(values).any():
-        raise DataError(
-            f"row {int(np.flatnonzero(np.isinf(values))[0])} contains infinity; values must be finite or missing"
-        )
-    different = len(set(values[~gaps].tolist()))
-    if different == 1 and not gaps.any():
-        return "it has the same value in every row"
-    return (
-        f"{different} distinct text values, looks like an ID"
-        if (values.dtype == object and different > MOST_WORDS)
-        else ""
-    )
-
-
-def _imputed(prepared: Prepared, dealt: Federation) -> list[str]:
+def _imputed(features: Features, dealt: Federation) -> list[str]:
     report = []
-    for name in [column.name for column in prepared.columns if not column.kinds]:
-        gaps = np.isnan(prepared.values[name])
+    for name in [column.name for column in features.columns if not column.kinds]:
+        gaps = np.isnan(features.values[name])
         if not gaps.any():
             continue
         text = f"{int(gaps.sum())} of {len(gaps)} values of {name} missing: replaced by the client's median"
@@ -341,11 +443,6 @@ def _codes(values: NDArray[Any], kinds: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([places.get(value, 0) for value in values.tolist()], dtype=np.int64)
 
 
-def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which cells of a column are missing."""
-    return np.array([value is None for value in values]) if values.dtype == object else np.isnan(values)
-
-
 def _natural_order(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
@@ -363,26 +460,12 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' * (number != 1)}"
 
 
-def read_own_table(config: TaskConfig) -> Table:
-    """Read the file that `task.data = "table:FILE"` names."""
-    path = config.data.removeprefix(PREFIX)
-    if not path:
-        raise ConfigError(f"task.data = '{PREFIX}FILE' must name a CSV or Parquet file (got {config.data!r})")
-    return read_table(Path(path).expanduser())
-
-
-def _target(config: TaskConfig) -> Target:
-    scale = prepare(read_own_table(config), config).scale if config.target == "number" else Scale(0.0)
-    return make_target(config, scale.mean, scale.deviation)
-
-
 TABLE: TaskSpec = TaskSpec(
     name="table:FILE",
-    about="your CSV or Parquet file: task.client, task.label and other columns by name",
-    load=lambda config, seed: table_federation(read_own_table(config), config, TABLE, seed),
+    about="your CSV or Parquet file or files: task.client, task.label and other columns by name",
+    load=lambda config, seed: table_federation(read_tables(config), config, TABLE, seed),
     models=("mlp", "linear"),
     partitions=("natural", *MADE, *SENSITIVE),
     test="matched",
-    shape=lambda config: prepare(read_own_table(config), config).shape,
-    target=_target,
+    sized=True,
 )

@@ -24,7 +24,7 @@ const AFTER_CHOICE = []; // what else must hear of it
 function showRun() {
   fillSelects();
   const panels = [showWeights, showWorth, showExplanation, showSearch, showGroups, showRewards];
-  [...panels, showSuspects, showNotes].forEach((show) => show());
+  [...panels, showSuspects, showData, showNotes].forEach((show) => show());
 }
 
 // What changes when another round or client of the same run is chosen.
@@ -46,7 +46,7 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"];
+const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "table", "notes"];
 const RUN_SELECTS = OF_ONE_RUN.map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
@@ -107,7 +107,7 @@ function listen() {
 // A panel that no run has anything for is not there, nor is the way to it.
 function hidePanels() {
   const shown = (panel) => (panel === "tuning" ? DATA.tuned.length > 0 : SHOWN.some((run) => run.has.includes(panel)));
-  for (const panel of ["search", "groups", "tuning"]) {
+  for (const panel of ["search", "groups", "table", "tuning"]) {
     $(panel).hidden = !shown(panel);
     document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = !shown(panel);
   }

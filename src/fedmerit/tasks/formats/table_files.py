@@ -1,14 +1,20 @@
-"""Tables of any kind as plain columns: CSV and Parquet files, pandas and polars frames, Arrow tables."""
+"""Tables of any kind as plain columns: CSV and Parquet files, pandas and polars frames, Arrow tables.
+
+Arrow parses and types the cells, narwhals reads any frame. Neither reads `<0.5` as a number or says what it guessed;
+`tasks.suspicions` does.
+"""
 
 from __future__ import annotations
 
+import csv as text_csv
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +24,16 @@ from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 from fedmerit.tasks.source import need
 
-NOTHING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none")
+if TYPE_CHECKING:
+    from fedmerit.tasks.suspicions import Suspicion
+
+NOTHING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "-", ".")
 """Words for a missing value in CSV files."""
 MOST_CELLS = 500_000_000
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+PARQUET_FORM = "Parquet"
+WIDE, NARROW = ("utf-16", "UTF-16"), ("cp1252", "Windows-1252")
+"""Encodings other than UTF-8: Python's name, and the one that a reader knows."""
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 
 
@@ -28,12 +41,17 @@ CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq
 class Table:
     """Columns of one length: numbers as float64 with NaN if missing, words as text with None if missing.
 
-    `others` are columns of other types: dates, lists, bytes.
+    `others` are columns of other types: dates, lists, bytes. `form` is how the file is written, `twice` the columns
+    with a name that occurs twice in the header. Of several files, `found` is how they differ, `files` describes each.
     """
 
     columns: Mapping[str, NDArray[Any]]
     others: Mapping[str, str]
     source: str
+    form: str = ""
+    twice: tuple[str, ...] = ()
+    found: tuple[Suspicion, ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -56,6 +74,7 @@ def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Tab
 def read_frame(frame: Any, source: str = "the frame") -> Table:
     """Read the columns of a pandas or polars frame, or of an Arrow table."""
     narwhals = need("narwhals.stable.v2")
+    frame, twice = _named(frame)
     try:
         wrapped = narwhals.from_native(frame, eager_only=True)
         names = wrapped.columns
@@ -69,16 +88,55 @@ def read_frame(frame: Any, source: str = "the frame") -> Table:
     for name in names:
         values = _values(wrapped[name], narwhals)
         if values is None:
-            other_types[str(name)] = str(wrapped[name].dtype)
+            kind = wrapped[name].dtype
+            other_types[str(name)] = "dates" if kind in (narwhals.Date, narwhals.Datetime) else str(kind)
         else:
             columns[str(name)] = values
-    return Table(columns, other_types, source)
+    same = [name for name, first in twice.items() if _alike(columns.get(name), columns.get(first))]
+    for name in same:  # a copy of a column tells nothing new
+        del columns[name]
+    return Table(columns, other_types, source, twice=tuple(name for name in twice if name not in same))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=64)
 def _read(path: Path, form: str, changed: int) -> Table:
-    """Read a file once for the model's size and its rows; `changed` distinguishes versions of the file."""
-    return read_frame(_parquet(path) if form == "parquet" else _csv(path), str(path))
+    """Read a file once for a check and a run; `changed` distinguishes versions of the file."""
+    frame, about = (_parquet(path), PARQUET_FORM) if form == "parquet" else _csv(path)
+    table = replace(read_frame(frame, str(path)), form=about)
+    if "decimal commas" in about:  # of numbers among words, which Arrow leaves as they are
+        columns = {name: _with_points(values) for name, values in table.columns.items()}
+        return replace(table, columns=columns)
+    return table
+
+
+def _with_points(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype == object:
+        pattern = re.compile(r"([<>]?=?\s*[-+]?\d*),(\d+)")
+        values[:] = [
+            None if word is None else pattern.sub(r"\1.\2", word) if pattern.fullmatch(word) else word
+            for word in values
+        ]
+    return values
+
+
+def _named(frame: Any) -> tuple[Any, dict[str, str]]:
+    """Give columns without a name one, and the second of two equal names a number; return these with the first name."""
+    if not hasattr(frame, "rename_columns") or not hasattr(frame, "column_names"):  # Arrow: other frames have names
+        return frame, {}
+    names, twice, seen = list[str](), dict[str, str](), Counter[str]()
+    for place, name in enumerate(frame.column_names, 1):
+        word = name.strip().strip("\ufeff") or f"column {place}"
+        seen[word] += 1
+        names.append(word if seen[word] == 1 else f"{word} ({seen[word]})")
+        if seen[word] > 1:
+            twice[names[-1]] = word
+    return frame.rename_columns(names), twice
+
+
+def _alike(values: NDArray[Any] | None, first: NDArray[Any] | None) -> bool:
+    if values is None or first is None or values.dtype != first.dtype:
+        return values is first
+    return bool(np.array_equal(values, first, equal_nan=values.dtype != object))
 
 
 def _parquet(path: Path) -> Any:
@@ -94,25 +152,70 @@ def _parquet(path: Path) -> Any:
         raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); write it again") from None
 
 
-def _csv(path: Path) -> Any:
+def _csv(path: Path) -> tuple[Any, str]:
+    """Read a CSV file, and say how it is written where that is unusual."""
     csv, arrow = need("pyarrow.csv"), need("pyarrow")
     try:
         with arrow.input_stream(str(path)) as stream:
-            start = stream.read(65536).decode("utf-8", errors="replace")
+            start: bytes = stream.read(65536)
         _check_unpacked(path, arrow)
-        header = start.partition("\n")[0]
-        delimiter = max(",;\t", key=header.count)
+        encoding = _encoding(start)
+        text = start.decode(encoding[0], errors="replace")
+        skipped = re.match(r"(?:(?:[#%|].*|sep=.|[\s\ufeff]*)\r?\n)*", text)  # comments, and a spreadsheet's hint
+        lines = skipped[0].count("\n") if skipped else 0
+        header = text.splitlines()[lines] if text.strip() else ""
+        delimiter = max(DELIMITERS, key=header.count)
+        _check_header(path, header, delimiter)
         # If semicolons separate the values, commas may be decimal commas.
-        point = "," if delimiter == ";" and re.search(r"\d,\d", start) else "."
-        return csv.read_csv(
-            path,
-            parse_options=csv.ParseOptions(delimiter=delimiter),
-            convert_options=csv.ConvertOptions(
-                null_values=list(NOTHING), strings_can_be_null=True, decimal_point=point, include_missing_columns=False
-            ),
-        )
+        point = "," if delimiter == ";" and re.search(r"\d,\d", text) else "."
+
+        def read(encoding: str, types: Any = None) -> Any:
+            return csv.read_csv(
+                path,
+                read_options=csv.ReadOptions(encoding=encoding, skip_rows=lines),
+                parse_options=csv.ParseOptions(delimiter=delimiter),
+                convert_options=csv.ConvertOptions(
+                    null_values=list(NOTHING),
+                    strings_can_be_null=True,
+                    decimal_point=point,
+                    include_missing_columns=False,
+                    column_types=types,
+                ),
+            )
+
+        try:
+            frame = read(encoding[0])
+        except arrow.ArrowInvalid as error:  # the first block decides the types: a later one may have words
+            if "UTF8" in str(error):
+                encoding = NARROW
+                frame = read(encoding[0])
+            else:
+                names = next(text_csv.reader([header], delimiter=delimiter))
+                frame = read(encoding[0], dict.fromkeys(names, arrow.string()))
+        marks = [DELIMITERS[delimiter], *([encoding[1]] if encoding[1] else []), *(["decimal commas"] * (point == ","))]
+        return frame, ", ".join(marks)
     except (OSError, arrow.ArrowException, ValueError, MemoryError) as error:
         raise DataError(f"{path} is not a readable CSV file with a header ({_first_line(error)})") from None
+
+
+def _encoding(start: bytes) -> tuple[str, str]:
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return WIDE
+    try:
+        start[:-4].decode()  # the last character may be cut
+    except UnicodeDecodeError:
+        return NARROW
+    return "utf-8", ""
+
+
+def _check_header(path: Path, header: str, delimiter: str) -> None:
+    """Refuse a file whose first line is a row: its values would become names."""
+    cells = [cell.strip() for cell in header.split(delimiter)]
+    if len(cells) > 1 and all(cell in NOTHING or re.fullmatch(r"[-+]?[\d.,]+", cell) for cell in cells):
+        raise DataError(
+            f"{path} must begin with a line of column names (got {printable(header, 60)}); add one, for example "
+            "age,sex,died"
+        )
 
 
 def _check_unpacked(path: Path, arrow: Any) -> None:
