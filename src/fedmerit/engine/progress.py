@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedmerit.core.objectives import measure_label
 from fedmerit.core.state import Record
 from fedmerit.core.types import Note
 from fedmerit.engine.loop import OnRecord
@@ -104,11 +105,11 @@ class NewNotes:
 
 
 def _state(record: Record) -> str:
-    """Accuracy, result of the search or of the rewards, and the privacy budget spent so far."""
-    accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
+    """The measure, result of the search or of the rewards, and the privacy budget spent so far."""
+    value = "" if record.value is None else f"  {measure_label(record.measure)} {record.value:.4f}"
     clip = record.numbers.get("clip")
     spent = "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
-    return f"{accuracy}{_order(record)}{spent}"
+    return f"{value}{_order(record)}{spent}"
 
 
 def _order(record: Record) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedmerit.core.objectives import measure_label
 from fedmerit.engine.logs import log_format, write_log
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
@@ -90,8 +91,8 @@ def _state(step: Step) -> str:
     if isinstance(answer, Ended):
         how = "stopped" if answer.stopped else f"failed: {answer.error}" if answer.error else "done"
         return f"{step.member} {how}"
-    accuracy = "" if answer.accuracy is None else f" accuracy {answer.accuracy:.4f}"
-    return f"{step.member}, round {answer.round}{accuracy}"
+    value = "" if answer.value is None else f" {measure_label(answer.measure)} {answer.value:.4f}"
+    return f"{step.member}, round {answer.round}{value}"
 
 
 def ending(study: Study) -> Iterator[RenderableType]:

@@ -42,10 +42,11 @@ STOP = "stop"
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A worker's message that a round is finished; `accuracy` is None if the round was not evaluated."""
+    """A worker's message that a round is finished; `value` is None if the round was not evaluated."""
 
     round: int
-    accuracy: float | None
+    measure: str
+    value: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ def _run(member: Member, config: Config, log: tuple[str, ...], context: JobConte
     """
 
     def report(record: Record) -> None:
-        context.connection.send(Played(record.index, record.evaluation.accuracy if record.evaluation else None))
+        context.connection.send(Played(record.index, record.measure, record.value))
         if context.stop.is_set() and record.index < config.run.rounds:
             raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
 
