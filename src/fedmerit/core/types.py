@@ -270,7 +270,7 @@ NoteKind: TypeAlias = Literal[
     "privacy-void",
     "stranger",
     "stale",
-    "useless",
+    "constant",
 ]
 
 

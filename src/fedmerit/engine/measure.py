@@ -62,7 +62,7 @@ def final_losses(host: Host, state: State, recipe: Recipe, learner: Learner, *, 
     return {name: loss for name, loss in losses.items() if not np.isnan(loss)}
 
 
-def useless_note(
+def constant_note(
     record: Record, host: Host, state: State, learner: Learner, names: Sequence[str], *, personal: bool
 ) -> tuple[Note, ...]:
     """A note if the final model predicts one class, or is not better than always answering the commonest class.
@@ -91,7 +91,7 @@ def useless_note(
         parts.append(f"{known} is not better than always answering {called[commonest]} ({constant:.4f})")
     if not parts:
         return ()
-    return (Note("useless", "model", f"{'; '.join(parts)}. Try more rounds or another train.lr."),)
+    return (Note("constant", "model", f"{'; '.join(parts)}. Try more rounds or another train.lr."),)
 
 
 def _is_constant(of_client: Mapping[str, float], classes: int) -> bool:
@@ -126,5 +126,5 @@ def with_final_numbers(
     personal = not tests_one_model(recipe)
     losses = {} if private else final_losses(host, state, recipe, learner, personal=personal)
     clusters = isinstance(recipe.models, ClusterModels)
-    notes = () if clusters else useless_note(record, host, state, learner, names, personal=personal)
+    notes = () if clusters else constant_note(record, host, state, learner, names, personal=personal)
     return replace(record, numbers={**record.numbers, **losses}, notes=(*record.notes, *notes))

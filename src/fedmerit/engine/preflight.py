@@ -47,7 +47,7 @@ def check_config(config: Config, task: Task) -> Recipe:
 def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, stop: Stop | None = None) -> None:
     """The server and the clients of a task have what the recipe asks for."""
     rows = {"validation rows": len(task.federation.validation.y), "test rows": len(task.federation.test.y)}
-    given = frozenset(word for word, number in rows.items() if number)
+    given = frozenset(word for word, number in rows.items() if number) | ({"pooled rows"} if task.is_pooled else set())
     audits = (*run.audit, *([run.measure] if run.measure else []))
     check_server(task.server(), recipe, collect, audits, given)
     check_clients(task, recipe, audits)

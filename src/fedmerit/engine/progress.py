@@ -98,7 +98,7 @@ class NewNotes:
         verdicts = record.rewards.verdicts.items()
         lines += [f"client {i} refused its reward: {verdict.reason}" for i, verdict in verdicts if verdict.reason]
         for note in _notes(record):
-            if (note.kind, note.subject) not in self._seen:
+            if note.kind != "constant" and (note.kind, note.subject) not in self._seen:  # that one ends the output
                 self._seen.add((note.kind, note.subject))
                 lines.append(note.text if note.client is None else f"client {note.client} {note.text}")
         return lines

@@ -13,6 +13,7 @@ from fedmerit.config.schema import Config, RunConfig, make_config
 from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform, default_fraction
 from fedmerit.core.host import Fleet, Host
 from fedmerit.core.learner import DeviceLearner, Learner
+from fedmerit.core.models.shared import PooledModel
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
@@ -99,6 +100,7 @@ def federate(
             f"federate(task, recipe): the second argument must be a Recipe (got {type(recipe).__name__}); "
             + ("swap the two" if isinstance(task, Recipe) else "for example fedavg()")
         )
+    task = task.pooled() if isinstance(recipe.models, PooledModel) and not task.is_pooled else task
     names = task.federation.names
     share = default_fraction(len(names)) if fraction is None else fraction
     settings: dict[str, Any] = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}

@@ -27,15 +27,16 @@ from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.workers import Ended, OnStep, Played, Step
 
-QUIET = ("initial",)
-"""Kinds of events that are not shown."""
+QUIET = ("initial", "constant")
+"""Kinds of events that are not shown, or are part of the first table."""
 
-STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks", "tuning")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "worth", "events", "attacks", "tuning")
 
 WITHOUT = {
     "reached": "it has no targets",
     "saved": "it has only one row, or no targets",
     "tuning": "no row has a grid",
+    "worth": "it has no row `alone` or `pooled`; set references = true",
     "attacks": "no row has attackers",
 }
 """Why a table of a study may be empty."""
@@ -130,11 +131,13 @@ def as_json(study: Study) -> str:
             "reached": _records(study.reached),
             "metrics": _records(study.metrics),
             "attacks": _records(study.attacks),
+            "measure": study.measure,
+            "worth": _records(study.worth),
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
             "tuning_seeds": study.plan.tune.seeds if study.tunings else [],
             "tuned": {
-                row: {"by": tuned.tune.measure, "best": tuned.best, "edges": tuned.edges, "notes": list(tuned.notes)}
+                row: {"by": tuned.by, "best": tuned.best, "edges": tuned.edges, "notes": list(tuned.notes)}
                 for row, tuned in study.tunings.items()
             },
             "tuning": _records(study.tuning),
