@@ -42,7 +42,7 @@ def report(
     text: Annotated[bool, typer.Option("--text", help="Print a summary instead.")] = False,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="With --text: target of the measure; default 0.7 0.8 0.9 0.95.", show_default=False),
+        typer.Option(help="With --text: targets; default 0.7 0.8 0.9 0.95.", show_default=False),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --live: the port; 0: any.")] = 8321,
     host: Annotated[str, typer.Option(help="With --live: the address.")] = "127.0.0.1",

@@ -13,10 +13,10 @@ from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
 from fedmerit.report.settings import SEED, Line, Settings, toml_lines
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
-from fedmerit.study.study import read_study, read_tuned
+from fedmerit.study.study import Study, read_tuned
 from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
 from fedmerit.study.text_table import TextTable
-from fedmerit.study.worth import worth_tables
+from fedmerit.study.worth import compared_rows, worth_tables
 
 SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
 """A run folder named after its row: fedavg-seed3."""
@@ -76,7 +76,9 @@ def select_runs(folders: Sequence[Path]) -> Selection:
             raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; run it first")
         runs += begun
         tuned += [read_tuned(plan, row, folder).table() for row in plan.tuned]
-        worth += worth_tables(read_study(plan, folder))
+        if compared_rows(plan):
+            unfinished = {str(member): member.rounds for member in planned if not member.finished}
+            worth += worth_tables(Study(folder, plan, tuple(planned), unfinished))
         own_targets |= "targets" in plan.model_fields_set
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}

@@ -121,7 +121,7 @@ def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, 
 def _audits(ledger: Ledger, measure: str) -> Iterator[tuple[str, float]]:
     """The last audit: the server's value if it has rows, else the mean over clients; a gap is 1 - value.
 
-    The measure is left out where only clients audit it: it is a metric already.
+    A measure that only clients audit is left out, for it is a metric already; accuracy is audited only on request.
     """
     audits = audits_by_objective(ledger)
     last_round = max((index for by_round in audits.values() for index in by_round), default=0)
@@ -129,7 +129,7 @@ def _audits(ledger: Ledger, measure: str) -> Iterator[tuple[str, float]]:
     has_server = any(SERVER in values for values in last.values())
     for name, values in last.items():
         server = values.get(SERVER)
-        if name == measure and server is None:
+        if name == measure != ACCURACY and server is None:
             continue
         audited = ([] if server is None else [server]) if has_server else [*known_of_clients(values).values()]
         mean, metric = float(np.mean(audited)) if audited else math.nan, audit_metric(name)

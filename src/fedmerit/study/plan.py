@@ -87,10 +87,11 @@ class TuneConfig(Section):
             raise ConfigError("tuning has at least one seed; set seeds = 5, or seeds = [101, 102]")
         _check_unique("tuning seeds", self.seeds)
         if self.measure == ROUNDS and self.target is None:
-            raise ConfigError("tuning by rounds needs a target accuracy, such as target = 0.75; got none")
+            raise ConfigError("tuning by rounds needs a target, such as target = 0.75; got none")
         if self.measure != ROUNDS and (self.target, self.share) != (None, None):
             raise ConfigError(
-                f"target and share have no effect in tuning by {self.measure}; remove them, or set by = 'rounds'"
+                f"target and share have no effect in tuning by {self.measure or 'the measure'}; remove them, or set "
+                "by = 'rounds'"
             )
         return self
 
@@ -232,9 +233,10 @@ class Plan(Section):
         for row in self.rows:
             _check_row(self, row)
         measure = self.config(self.rows[0], self.seeds[0]).run.measure or ACCURACY
-        if direction(measure) > 0 and (large := [target for target in self.targets if target > 1]):
+        largest = max((*self.targets, self.tune.target or 0))
+        if direction(measure) > 0 and largest > 1:
             raise ConfigError(
-                f"targets of {measure} are at most 1 (got {large[0]:g}); targets of errors need run.measure"
+                f"targets of {measure} must be at most 1 (got {largest:g}); for targets of an error set run.measure"
             )
         _check_tune(self)
         return self

@@ -29,7 +29,7 @@ def worth_frame(study: Study) -> Frame:
 
     The difference is baseline - reference over the seeds that both have finished, with its interval.
     """
-    names = _compared(study.plan)
+    names = compared_rows(study.plan)
     if names is None:
         return make_frame((), COLUMNS)
     base, references = names
@@ -48,7 +48,7 @@ def worth_frame(study: Study) -> Frame:
     return make_frame(lines, COLUMNS)
 
 
-def _compared(plan: Plan) -> tuple[str, list[str]] | None:
+def compared_rows(plan: Plan) -> tuple[str, list[str]] | None:
     """The row to judge, the baseline unless that is a reference itself, and the reference rows; None without both."""
     kinds = {row.name: plan.config(row, plan.seeds[0]).recipe.name for row in plan.rows if not row.task.get("attack")}
     references = [row for recipe in REFERENCES.values() for row, kind in kinds.items() if kind == recipe]
@@ -73,7 +73,7 @@ def _mean(values: Vector) -> float:
 
 def worth_tables(study: Study) -> Iterator[TextTable]:
     """Make the table of `Study.worth`: a line per client, a column per reference row; none without reference rows."""
-    names = _compared(study.plan)
+    names = compared_rows(study.plan)
     if names is None or not len(study.worth):
         return
     base, references = names
