@@ -115,6 +115,16 @@ def test_a_study_on_a_table_says_what_federation_is_worth(cli: CommandLine, toml
     assert all("predicts" in row["constant"]["text"] for row in data["rows"] if row["label"] == "FedAvg")
 
 
+def test_all_rows_of_a_study_have_one_measure(toml: Path, tmp_path: Path):
+    plan = tmp_path / "study.toml"
+    attack = 'attack = [{ kind = "label-flip", share = 0.5 }]\n'  # half of the labels become "yes": accuracy alone
+    plan.write_text(f'seeds = [3]\n{attack}base = "hospitals.toml"\n[[row]]\nname = "FedAvg"\nrecipe = "fedavg"\n')
+    study = compare(load_plan(plan), tmp_path / "study", jobs=2)
+    assert [study.run(row, 3).measure for row in study.rows] == ["auc", "auc"]
+    alone = run_config(study.runs[1].config, tmp_path / "alone")
+    assert alone.measure == "accuracy"
+
+
 def test_reference_rows_can_be_left_out_and_asked_for(toml: Path, tmp_path: Path):
     rows = '[[row]]\nname = "FedAvg"\nrecipe = "fedavg"\n'
     plan = tmp_path / "study.toml"

@@ -184,7 +184,7 @@ def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tm
         ({"row": [FEDAVG | {"tune": {"train.lr": [1, -1]}}]}, "row names, as parts of file names, must differ"),
         ({"row": [FEDAVG | {"train": {"lr": 0.3}}]}, "row 'FedAvg': train.lr is set and tuned; leave 0.3 to the grid"),
         ({"tune": {"grid": {}}}, "unknown key 'tune.grid'; valid here: by, seeds, share, target"),
-        ({"tune": {"by": "rounds"}}, "needs a target accuracy"),
+        ({"tune": {"by": "rounds"}}, "needs a target"),
         ({"targets": [70.0]}, "targets of accuracy must be at most 1 (got 70)"),
         ({"tune": {"seeds": [11], "target": 1.5}}, "targets of accuracy must be at most 1 (got 1.5)"),
         ({"tune": {"seeds": [11], "by": "audit f1"}}, "needs that objective in run.audit; choose from audit accuracy"),

@@ -29,7 +29,8 @@ def default_measure(learner: Learner, data: Federation | None = None) -> str:
     - `mae` for numbers
     - `auc` for two classes of which the rarer has fewer than 40 % of the training rows; `balanced_accuracy` if the
       learner has no probabilities
-    - `accuracy` for everything else, and where nobody knows the training rows (Flower)
+    - `accuracy` for everything else, where no client has test rows of both classes, and where nobody knows the
+      training rows (Flower)
     """
     kind = target_of(learner).kind
     if kind == "number":
@@ -37,7 +38,8 @@ def default_measure(learner: Learner, data: Federation | None = None) -> str:
     if data is None or kind != "classes" or data.classes != 2 or not len(data.train.y):
         return ACCURACY
     positive = float(np.mean(data.train.y == 1))
-    if min(positive, 1 - positive) >= UNEQUAL:
+    tested = (data.test.y[data.test.rows(client)] for client in range(len(data.names)))
+    if min(positive, 1 - positive) >= UNEQUAL or not any(len(np.unique(labels)) == 2 for labels in tested):
         return ACCURACY
     return "auc" if has_probabilities(learner) else "balanced_accuracy"
 

@@ -140,6 +140,7 @@ def run_config(
     log: Sequence[str] = (),
     *,
     draw_seed: int | None = None,
+    measure: str | None = None,
 ) -> Run:
     """Run a configuration, and write a new run folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
@@ -149,6 +150,7 @@ def run_config(
     load       makes the task of the configuration
     log        sinks that get every round, as in `federate`
     draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
+    measure    what the run is judged by if `run.measure` is not set, for runs of a study; default: by the labels
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -166,7 +168,7 @@ def run_config(
     recipe = check_config(config, task)
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
-        measure = config.run.measure or default_measure(task.learner, task.federation)
+        measure = config.run.measure or measure or default_measure(task.learner, task.federation)
         make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure)
     return _run_locally(out, config, task, on_record, log)
 

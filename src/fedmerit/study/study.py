@@ -17,7 +17,6 @@ from fedmerit.engine.finished import Run
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, make_frame, pandas, run_frame
-from fedmerit.store.ledger import MEASURE
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
 from fedmerit.study.attacks import attack_frame, read_attack_metrics, read_success
 from fedmerit.study.metrics import RunMetrics, metric_names, read_metrics
@@ -83,8 +82,9 @@ def compare(
         if not member.begun:
             new.setdefault(member.row, member.config)  # the first seed, whose data the first run also needs
     with Workers(remaining[0].config) as workers:
-        if new:
-            workers.check(new)
+        measure = next((_measure(run) for run in (*points, *members(plan, out)) if run.begun), "")
+        checked = workers.check(new) if new else ""
+        measure = measure or checked
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
@@ -93,12 +93,12 @@ def compare(
                 make_folder(place)
                 (place / BEST).unlink(missing_ok=True)
                 write_plan(plan.tuning(row), place)
-            failed = run_all(workers, points, jobs, on_step) if points else {}
+            failed = run_all(workers, points, jobs, on_step, measure=measure) if points else {}
             for row in to_tune:
                 read_tuned(plan, row, out).write_best()
             undecided = [row.name for row in plan.tuned if best_config(plan, row, out) is None]
             ready = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
-            failed |= run_all(workers, ready, jobs, on_step, log) if ready else {}
+            failed |= run_all(workers, ready, jobs, on_step, log, measure) if ready else {}
     return replace(Study.load(out), failed=failed)
 
 
@@ -165,11 +165,8 @@ class Study:
     @cached_property
     def measure(self) -> str:
         """What the runs are judged by: an objective, the same in all runs."""
-        for run in self.runs:
-            if run.begun:
-                with open_ledger(run.folder) as ledger:
-                    return ledger.measure
-        return self.runs[0].config.run.measure or ACCURACY
+        begun = (_measure(run) for run in self.runs if run.begun)
+        return next(begun, self.runs[0].config.run.measure or ACCURACY)
 
     @property
     def targets(self) -> tuple[float, ...]:
@@ -293,6 +290,11 @@ def read_study(plan: Plan, folder: Path) -> Study:
     return Study(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
 
 
+def _measure(run: Member) -> str:
+    with open_ledger(run.folder) as ledger:
+        return ledger.measure
+
+
 def _events(run: Member) -> Frame:
     with open_ledger(run.folder) as ledger:
         return run_frame(ledger, "events")
@@ -301,7 +303,6 @@ def _events(run: Member) -> Frame:
 def _check_runs(runs: Sequence[Member]) -> None:
     """Raise a FolderError if runs differ from the plan, or were made by different versions of the software."""
     by_versions: dict[tuple[str, ...], Member] = {}
-    measures: dict[str, Member] = {}
     for run in runs:
         if not run.begun:
             continue
@@ -312,14 +313,7 @@ def _check_runs(runs: Sequence[Member]) -> None:
                 f"{run.folder} differs from the run of its study: {'; '.join(changes)}; remove it and run "
                 "`fedmerit compare` again"
             )
-        measures.setdefault(meta.get(MEASURE, ACCURACY), run)
         by_versions.setdefault(tuple(f"{name} {meta.get(name)}" for name in BITS_DEPEND_ON), run)
-    if len(measures) > 1:
-        texts = "; ".join(f"{run}: {measure}" for measure, run in measures.items())
-        raise FolderError(
-            f"runs with different measures cannot be compared: {texts}; set run.measure in [base.run] and use another "
-            "--out"
-        )
     if len(by_versions) > 1:
         runs_made = "; ".join(f"{run}: {', '.join(versions)}" for versions, run in by_versions.items())
         raise FolderError(
