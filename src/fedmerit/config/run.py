@@ -128,7 +128,7 @@ class RunConfig(Section):
     )
     measure: str | None = Field(
         None,
-        description="what results, stopping, tuning and searches go by: `auc`, `balanced_accuracy`, `f1`, `mae` ... "
+        description="measure of results, stopping, tuning and searches: `auc`, `balanced_accuracy`, `f1`, `mae` ... "
         "(`fedmerit list objectives`); default: `mae` for numbers, `auc` for two classes of which the rarer has fewer "
         "than 40 % of the training rows, else `accuracy`; a search then keeps the measure of its paper",
     )

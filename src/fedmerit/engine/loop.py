@@ -173,7 +173,7 @@ def _validate(host: Host, state: State, measure: str) -> float:
 
 
 def class_names(folder: Path | None) -> tuple[str, ...]:
-    """The names of a table's classes, from the encoder in the run folder; empty if there is none."""
+    """The names of a table's classes, from the encoder in the run folder; empty without one."""
     if folder is None or not (folder / ENCODER).is_file():
         return ()
     return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8")).labels or ()

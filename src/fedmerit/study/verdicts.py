@@ -44,7 +44,7 @@ class Metric:
 
     @property
     def better(self) -> Better:
-        """Which way is better; percentiles and the like go by the `measure` of the runs."""
+        """Which way is better; for percentiles and the like this depends on the `measure` of the runs."""
         return "lower" if self.name == ROUNDS else better(self.name, self.measure)
 
 

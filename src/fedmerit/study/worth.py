@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedmerit.core.objectives import direction, measure_label
-from fedmerit.core.types import Vector
 from fedmerit.store.frames import Frame, Line, make_frame
 from fedmerit.study.plan import REFERENCES, Plan
 from fedmerit.study.statistics import LEVEL, paired
@@ -57,18 +56,11 @@ def compared_rows(plan: Plan) -> tuple[str, list[str]] | None:
 
 
 def _difference(by_run: Mapping[tuple[str, int], float], base: str, reference: str, seeds: tuple[int, ...]) -> Line:
-    first, second = (_by_seed(by_run, row, seeds) for row in (base, reference))
+    first, second = (np.array([by_run.get((row, seed), math.nan) for seed in seeds]) for row in (base, reference))
     both, test = ~np.isnan(first - second), paired(first - second)
-    means = {"value": _mean(first[both]), "reference": _mean(second[both])}
-    return {"seeds": test.seeds, **means, "difference": test.difference, "low": test.low, "high": test.high}
-
-
-def _by_seed(by_run: Mapping[tuple[str, int], float], row: str, seeds: tuple[int, ...]) -> Vector:
-    return np.array([by_run.get((row, seed), math.nan) for seed in seeds])
-
-
-def _mean(values: Vector) -> float:
-    return float(values.mean()) if len(values) else math.nan
+    value, other = (float(one[both].mean()) if both.any() else math.nan for one in (first, second))
+    effect = {"difference": test.difference, "low": test.low, "high": test.high}
+    return {"seeds": test.seeds, "value": value, "reference": other, **effect}
 
 
 def worth_tables(study: Study) -> Iterator[TextTable]:
