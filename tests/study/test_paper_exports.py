@@ -86,8 +86,8 @@ def test_figures_are_drawn_from_the_study(cli: CommandLine, study: Study, tmp_pa
     options = ["--figure", figure, "--format"]
     text = exported(cli, study, tmp_path / "a.svg", *options, "svg")
     words = "".join(ElementTree.fromstring(text).itertext())
-    assert all(row in words for row in study.rows if figure == "accuracy" or row != study.plan.against)
-    assert ("round" if figure == "accuracy" else "in points, 95% interval") in words
+    assert all(row in words for row in study.rows if figure == "curves" or row != study.plan.against)
+    assert ("round" if figure == "curves" else "in points, 95% interval") in words
     assert exported(cli, study, tmp_path / "b.svg", *options, "svg") == text
     for name in ("a.pdf", "b.pdf"):
         assert cli("export", study.folder, *options, "pdf", "--out", tmp_path / name).code == 0
