@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import finetuned as finetuned
     from fedmerit.core.recipes import ifca as ifca
     from fedmerit.core.recipes import m2f as m2f
+    from fedmerit.core.recipes import pooled as pooled
     from fedmerit.core.recipes import prioritized as prioritized
     from fedmerit.core.recipes import private as private
     from fedmerit.core.recipes import qffl as qffl
@@ -110,7 +111,7 @@ _ROOMS = {
     "core.recipe": ("Recipe",),
     "core.recipes": (
         *("adaptive", "agnostic", "cgsv", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
-        *("finetuned", "ifca", "m2f", "prioritized", "private", "qffl", "robust", "standalone"),
+        *("finetuned", "ifca", "m2f", "pooled", "prioritized", "private", "qffl", "robust", "standalone"),
     ),
     "core.search.backtracking": ("Backtracking",),
     "core.search.step_search": ("StepSearch",),

@@ -40,3 +40,20 @@ def test_what_was_tuned_is_told(browse: Callable[..., Opened], runs: Path, tmp_p
     plain = browse(tmp_path / "plain.html")
     assert not plain.page.locator("section#tuning").is_visible()
     assert not plain.page.locator('nav a[href="#tuning"]').is_visible()
+
+
+def test_what_federation_is_worth_is_told(browse: Callable[..., Opened], tmp_path: Path) -> None:
+    base = {"task": TASK, "train": TRAIN | {"lr": 1e-9}, "run": {"rounds": 1, "fraction": 0.75, "workers": 1}}
+    plan = make_plan({"seeds": [3], "base": base, "row": [{"name": "FedAvg"}], "references": True})
+    make_folder(tmp_path / "worth")
+    write_plan(plan, tmp_path / "worth")
+    for run in members(plan, tmp_path / "worth"):
+        run_config(run.config, run.folder).ledger.close()
+    write_report([tmp_path / "worth"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    assert opened.page.locator('nav a[href="#federation"]').is_visible()
+    header = opened.page.locator("#federation thead th").all_inner_texts()
+    assert header == ["client", "FedAvg", "alone", "FedAvg - alone", "pooled", "FedAvg - pooled"]
+    assert opened.page.locator("#federation tbody th").first.inner_text() == "all clients"
+    warned = opened.page.locator("#warnings li").all_inner_texts()  # nobody learned anything
+    assert [text.partition(":")[0] for text in warned] == ["FedAvg", "alone", "pooled"]

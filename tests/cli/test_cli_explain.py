@@ -158,7 +158,7 @@ def test_the_summary_as_json(cli: CommandLine, folder: Path):
     run = Run.load(folder)
     assert (told["rounds"], told["clients"]) == (3, 6)
     assert told["accuracy"] == run.accuracy
-    assert told["best"]["accuracy"] == max(row["accuracy"] or 0 for row in run.ledger.rounds())
+    assert told["best"]["value"] == max(row["accuracy"] or 0 for row in run.ledger.rounds())
     assert told["bytes_up"] == told["bytes_down"] == 3 * 3 * run.model.nbytes
     reached = told["rounds_to_target"]
     assert set(reached) == {"0.0", "1.0"}
@@ -170,7 +170,7 @@ def test_the_summary_for_people(cli: CommandLine, folder: Path):
     answer = cli("report", folder, "--text", "--target", "0.01", "--target", "1")
     assert answer.code == 0
     assert f"accuracy {Run.load(folder).accuracy:.4f}" in answer.out
-    assert "rounds until this share of devices is above the target" in answer.out
+    assert "rounds until this share of devices is better than the target" in answer.out
     last = next(line for line in answer.out.splitlines() if "100%" in line)
     assert last.count("-") == 9
 

@@ -18,7 +18,7 @@ from fedmerit.cli import app
 from fedmerit.cli.app import FORMER
 from fedmerit.config.recipe import part_names
 from fedmerit.core.criteria.table import CRITERIA, display_name, find_criterion
-from fedmerit.core.objectives import GROUPED, OVERALL
+from fedmerit.core.objectives import BY_CLASS, GROUPED, OVERALL
 from fedmerit.core.recipes import RECIPES, SETTINGS_NOT_RECIPES
 from fedmerit.tasks.registry import TASKS
 
@@ -37,7 +37,10 @@ LISTS = {
             "reputation:CRITERION",
         },
     ),
-    "objectives": ("objective", {*OVERALL, "recall:CLASS", *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
+    "objectives": (
+        "objective",
+        {*OVERALL, *(f"{name}:CLASS" for name in BY_CLASS), *(f"{name}:ATTRIBUTE" for name in GROUPED)},
+    ),
     "scores": ("score", set(part_names("score"))),
 }
 

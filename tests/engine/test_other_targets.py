@@ -145,8 +145,8 @@ def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -
     [
         (lambda: prioritized("LD", "DS"), (), "LD, CB and MW count classes"),
         (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes or labels"),
-        (lambda: fedval("mae"), (), "mae is an error, only for run.audit"),
-        (lambda: prioritized("contribution:shapley:mae"), (), "mae is an error, only for run.audit"),
+        (lambda: fedval("mae"), (), "mae is an error, for run.measure and run.audit"),
+        (lambda: prioritized("contribution:shapley:mae"), (), "mae is an error, for run.measure and run.audit"),
         (fedavg, ("auc",), "auc is for tasks that predict classes or labels; this one predicts number"),
         (fedavg, ("parity:sex",), "for tasks that predict classes"),
     ],

@@ -126,7 +126,7 @@ def test_figures_curve_and_targets_agree_with_the_summary(tmp_path: Path) -> Non
     (row,) = collected(folder)[0]["rows"]
     with open_ledger(folder) as ledger:
         result, upper = summary(ledger, TARGETS), [row["p90"] for row in ledger.rounds()]
-    assert curve_of(row, "accuracy")[0][-1] == pytest.approx(result["accuracy"], rel=1e-5)
+    assert curve_of(row, "value")[0][-1] == pytest.approx(result["accuracy"], rel=1e-5)
     assert curve_of(row, "p10")[0][-1] == pytest.approx(result["p10"], rel=1e-5)
     assert row["best"]["round"] == [result["best"]["round"]]
     assert row["costs"] == {"played": [4], "bytes_down": [4000], "bytes_up": [3600], "seconds": [7]}

@@ -62,7 +62,7 @@ def test_curves_of_a_row_are_mean_and_range_over_its_seeds(tmp_path: Path) -> No
     for run in sorted((study / "runs").glob("plain-all-*")):
         with open_ledger(run) as ledger:
             accuracies.append([record["accuracy"] for record in ledger.rounds()])
-    (lines,) = [measure["lines"] for measure in row["curve"]["measures"] if measure["name"] == "accuracy"]
+    (lines,) = [measure["lines"] for measure in row["curve"]["measures"] if measure["name"] == "value"]
     for line, over in zip(lines, (fmean, min, max), strict=True):
         assert line == pytest.approx([over(values) for values in zip(*accuracies, strict=True)], rel=1e-5)
 

@@ -133,7 +133,7 @@ def test_a_failed_run_and_a_killed_one_leave_the_others_alone(tmp_path: Path):
     plan = small_plan(row=[FEDAVG, {"name": "fails", "train": FAILS}, {"name": "slow", "train": SLOW}])
 
     def kill_one(step: Step) -> None:
-        if str(step.member) == "slow, seed 3" and step.answer == Played(2, ANY):
+        if str(step.member) == "slow, seed 3" and step.answer == Played(2, ANY, ANY):
             for process in multiprocessing.active_children():
                 process.kill()
 

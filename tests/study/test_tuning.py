@@ -92,7 +92,7 @@ def test_ties_go_to_the_higher_accuracy_then_to_the_earlier_point_and_unknown_is
             for name, (best, accuracy) in zip(names, values, strict=True)
         ]
         metrics = make_frame(lines, ("row", "seed", "finished", "best", "accuracy"))
-        study: Any = SimpleNamespace(plan=points, rows=names, metrics=metrics)
+        study: Any = SimpleNamespace(plan=points, rows=names, metrics=metrics, measure="accuracy")
         return Tuned(plan.rows[0], plan.tune, study).ranked
 
     assert ranked((0.5, 0.1), (0.5, 0.2), (0.4, 0.9)) == [1, 0, 2]
@@ -184,7 +184,9 @@ def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tm
         ({"row": [FEDAVG | {"tune": {"train.lr": [1, -1]}}]}, "row names, as parts of file names, must differ"),
         ({"row": [FEDAVG | {"train": {"lr": 0.3}}]}, "row 'FedAvg': train.lr is set and tuned; leave 0.3 to the grid"),
         ({"tune": {"grid": {}}}, "unknown key 'tune.grid'; valid here: by, seeds, share, target"),
-        ({"tune": {"by": "rounds"}}, "needs a target accuracy"),
+        ({"tune": {"by": "rounds"}}, "needs a target"),
+        ({"targets": [70.0]}, "targets of accuracy must be at most 1 (got 70)"),
+        ({"tune": {"seeds": [11], "target": 1.5}}, "targets of accuracy must be at most 1 (got 1.5)"),
         ({"tune": {"seeds": [11], "by": "audit f1"}}, "needs that objective in run.audit; choose from audit accuracy"),
     ],
 )
@@ -203,10 +205,10 @@ def test_a_mistake_in_a_study_is_named(changes: dict[str, Any], message: str):
         ({"seeds": [-1]}, "greater than or equal to 0"),
         ({"seeds": 10**9}, "at most 10,000 seeds"),
         ({"by": "acuracy"}, "unknown measure to tune by 'acuracy' (did you mean 'accuracy'?)"),
-        ({"by": "rounds"}, "needs a target accuracy, such as target = 0.75"),
+        ({"by": "rounds"}, "needs a target, such as target = 0.75"),
         ({"by": "best", "target": 0.5}, "target and share have no effect in tuning by best"),
-        ({"share": 0.5}, "target and share have no effect in tuning by accuracy"),
-        ({"target": 1.5}, "target"),
+        ({"share": 0.5}, "target and share have no effect in tuning by the measure"),
+        ({"target": -0.5}, "target"),
         ({"target": math.nan}, "target"),
         ({"target": 0.5, "share": 0.0}, "share"),
     ],
@@ -218,11 +220,11 @@ def test_a_mistake_in_tune_is_named(settings: dict[str, Any], message: str):
 
 
 def test_the_measure_is_rounds_where_a_target_is_set():
-    assert (TuneConfig().measure, TuneConfig().better) == ("accuracy", "higher")
     by_rounds = TuneConfig(target=0.75)
-    assert (by_rounds.measure, by_rounds.better) == ("rounds", "lower")
-    assert by_rounds.about == "rounds until 50% of the devices are above 75%"
-    assert TuneConfig(by="gap parity:sex").better == "lower"
+    assert (TuneConfig().measure, by_rounds.measure) == ("", "rounds")
+    assert (TuneConfig().about("auc"), TuneConfig(by="best").about("auc")) == ("AUC", "best")
+    assert by_rounds.about("accuracy") == "rounds until 50% of the devices are above 75%"
+    assert by_rounds.about("mae") == "rounds until 50% of the devices are below MAE 0.75"
 
 
 def test_what_is_kept_in_the_folder_is_the_same_study():

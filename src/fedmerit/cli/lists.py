@@ -86,14 +86,14 @@ def _scores(everything: bool) -> Table:
 
 
 def _objectives(everything: bool) -> Table:
-    from fedmerit.core.objectives import GROUPED, OVERALL, Recall
+    from fedmerit.core.objectives import BY_CLASS, GROUPED, OVERALL, ByClass
 
     rows = [
         *((name, first_line(make)) for name, make in OVERALL.items()),
-        ("recall:CLASS", first_line(Recall)),
+        *((f"{name}:CLASS", first_line(ByClass)) for name in BY_CLASS),
         *((f"{name}:ATTRIBUTE", first_line(make)) for name, make in GROUPED.items()),
     ]
-    return "Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), rows
+    return "Objectives (run.measure, run.audit, validated:OBJECTIVE)", ("objective", "about"), rows
 
 
 LISTS: dict[What, Callable[[bool], Table]] = {

@@ -51,6 +51,7 @@ def run(
     from fedmerit.engine.run import run_config
     from fedmerit.fleet.pool import keep_memory
     from fedmerit.report.screen import json_line
+    from fedmerit.report.summary import loss_text, summary, value_text
     from fedmerit.store.run_folder import CONFIG
     from fedmerit.tasks.registry import Task, make_task
 
@@ -97,7 +98,12 @@ def run(
             "has all the weight; raise it"
         )
     played = ended.ledger.last_round()
-    out_console.print(f"accuracy {ended.accuracy:.4f} after {played} rounds; kept in {folder}", markup=False)
+    result = summary(ended.ledger)
+    if losses := loss_text(result):
+        out_console.print(losses, markup=False)
+    out_console.print(f"{value_text(result)} after {played} rounds; kept in {folder}", markup=False)
+    for text in result["constant"]:
+        out_console.print(f"WARNING: {text}", style="bold red", markup=False, soft_wrap=True)
     out_console.print(
         f"next: fedmerit explain {folder} --round {played}",
         style="dim",

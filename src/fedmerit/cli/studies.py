@@ -27,7 +27,7 @@ from fedmerit.errors import ConfigError
 
 PROMETHEUS = "prometheus"
 EXPORTED = (
-    *("compared", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
+    *("compared", "worth", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
     *("rounds", "clients", "weights", "rewards", "audits", "candidates"),
 )
 """Tables of a study and of a run."""
@@ -43,7 +43,7 @@ def report(
     text: Annotated[bool, typer.Option("--text", help="Print a summary instead.")] = False,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="With --text: target accuracy; default 0.7 0.8 0.9 0.95.", show_default=False),
+        typer.Option(help="With --text: targets; default 0.7 0.8 0.9 0.95.", show_default=False),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --live: the port; 0: any.")] = 8321,
     host: Annotated[str, typer.Option(help="With --live: the address.")] = "127.0.0.1",
@@ -53,7 +53,7 @@ def report(
     """Show runs or a study as an HTML page, live, or as text.
 
     The page is one file that opens offline: weights and reasons, verdicts, curves. Runs that differ only in their seed
-    are drawn as one line with a band. --live serves the page of one folder until Ctrl-C. --text prints accuracy,
+    are drawn as one line with a band. --live serves the page of one folder until Ctrl-C. --text prints the measure,
     percentiles over clients and rounds to target of a run, or the tables of a study; --json prints them as JSON.
     """
     from fedmerit.report.html import write_report
@@ -75,7 +75,6 @@ def report(
 
 def _summarise(folder: Path, targets: list[float] | None, as_json: bool) -> None:
     """Print the summary of a run, or the tables of a study."""
-    from fedmerit.core.measures import TARGETS
     from fedmerit.report.summary import summary, summary_tables
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, is_study
@@ -83,7 +82,7 @@ def _summarise(folder: Path, targets: list[float] | None, as_json: bool) -> None
 
     if not is_study(folder):
         with open_run(folder) as ledger:
-            values = summary(ledger, targets or TARGETS)
+            values = summary(ledger, targets)
         show(values, lambda: summary_tables(values), as_json)
         return
     if targets:
@@ -145,7 +144,7 @@ def compare(
     seeds or rows. A value such as module:attribute names your own Python part, and runs that module's code.
 
     With --grid the file is a configuration: every point of the grid runs on seeds 101 to 105, and the point with the
-    best mean accuracy runs with run.seed. Its configuration is best.toml in the folder.
+    best mean measure runs with run.seed. Its configuration is best.toml in the folder.
     """
     from fedmerit.fleet.pool import begin_preload
 
@@ -202,8 +201,8 @@ def export(
     figure: Annotated[
         str | None,
         typer.Option(
-            help="A study's figure: accuracy or differences.",
-            autocompletion=complete_values("accuracy", "differences"),
+            help="A study's figure: curves or differences.",
+            autocompletion=complete_values("curves", "differences"),
             show_default=False,
         ),
     ] = None,
@@ -215,10 +214,10 @@ def export(
 ) -> None:
     """Write tables, figures, metrics or the model to files.
 
-    Tables of a study: compared, reached, saved, attacks, tuning as latex or markdown; compared, reached, metrics,
-    curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients, weights,
-    rewards, audits, candidates, events. Figures of a study, as svg or pdf: accuracy, differences. `--format prometheus`
-    prints the metrics of a run, also of one that goes on, or writes them to --out.
+    Tables of a study: compared, worth, reached, saved, attacks, tuning as latex or markdown; compared, worth, reached,
+    metrics, curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients,
+    weights, rewards, audits, candidates, events. Figures of a study, as svg or pdf: curves, differences. `--format
+    prometheus` prints the metrics of a run, also of one that goes on, or writes them to --out.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from annotated_types import Interval
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Range, Section, core_field
 from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
 from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.collect.schedules import Schedule
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import Doc, check_settings
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
@@ -58,28 +59,30 @@ class DelaysConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopping:
-    """Stop once the best accuracy on validation rows has not risen by more than `least` for `patience` rounds.
+    """Stop once the measure on validation rows has not become better by more than `least` for `patience` rounds.
+
+    Higher is better; a run passes errors such as `mae` with a minus.
 
     >>> stop = EarlyStopping(patience=2)
     >>> stop([0.5, 0.7, 0.7]), stop([0.5, 0.7, 0.7, 0.6])
     (False, True)
     """
 
-    patience: Annotated[int, Interval(ge=1), Doc("stop after this many rounds without a better accuracy")] = 5
-    least: Annotated[float, Interval(ge=0, lt=1), Doc("smallest increase that counts as better")] = 0.0
+    patience: Annotated[int, Interval(ge=1), Doc("stop after this many rounds without a better measure")] = 5
+    least: Annotated[float, Interval(ge=0), Doc("smallest improvement that counts as better")] = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def __call__(self, accuracies: Sequence[float]) -> bool:
-        """Whether the last `patience` rounds brought no better accuracy."""
-        if len(accuracies) <= self.patience:
+    def __call__(self, values: Sequence[float]) -> bool:
+        """Whether the last `patience` rounds brought no better value."""
+        if len(values) <= self.patience:
             return False
-        return max(accuracies[-self.patience :]) <= max(accuracies[: -self.patience]) + self.least
+        return max(values[-self.patience :]) <= max(values[: -self.patience]) + self.least
 
 
 class StopConfig(Section):
-    """[run.stop]: early stopping by the accuracy on the clients' validation rows."""
+    """[run.stop]: early stopping by the run's measure on the clients' validation rows."""
 
     patience: int = core_field(EarlyStopping, "patience")
     least: float = core_field(EarlyStopping, "least")
@@ -123,10 +126,21 @@ class RunConfig(Section):
     evaluate_every: Count = Field(
         1, description="test the model on all clients every this many rounds, and after the last"
     )
+    measure: str | None = Field(
+        None,
+        description="measure of results, stopping, tuning and searches: `auc`, `balanced_accuracy`, `f1`, `mae` ... "
+        "(`fedmerit list objectives`); default: `mae` for numbers, `auc` for two classes of which the rarer has fewer "
+        "than 40 % of the training rows, else `accuracy`; a search then keeps the measure of its paper",
+    )
     audit: tuple[str, ...] = Field(
         (),
         description="objectives to record, on the server's rows and on each client's test rows; default: none",
     )
+
+    @field_validator("measure")
+    @classmethod
+    def _check_measure(cls, value: str | None) -> str | None:
+        return None if value is None else find_objective(value).name
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:

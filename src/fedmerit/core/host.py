@@ -226,9 +226,18 @@ class Clients(Judges, PersonalClients, SummingClients, Protocol):
         """Send a download to each client, let it train, and collect updates and the requested facts."""
 
     def audit(
-        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+        self,
+        model: Model,
+        objectives: Sequence[Objective],
+        *,
+        personal: bool,
+        on: AskedRows = "test",
+        clients: Sequence[ClientId] | None = None,
     ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Measure objectives of the model, or of each personal model, on each client's test rows; NaN if unknown."""
+        """Measure objectives of the model, or of each personal model, on the rows of every client, or of these.
+
+        Clients without rows are left out; a value is NaN where the rows do not define it.
+        """
 
 
 class Fleet(Clients, Protocol):
@@ -274,6 +283,7 @@ class Host:
     first_model     draws a model with a seed
     server_facts    facts that the server knows: `site`, `link`
     book            records a release in the privacy account, and syncs it to disk, before it returns
+    measure         what a search judges by; None: the measure of its paper
     """
 
     clients: Clients
@@ -289,6 +299,7 @@ class Host:
     first_model: Callable[[int], Model] | None = None
     server_facts: Mapping[str, ServerFact] = field(default_factory=dict)
     book: Callable[[Release], None] = no_account
+    measure: Objective | None = None
 
     @classmethod
     def of(cls, fleet: Fleet, rounds: int | None = None, book: Callable[[Release], None] = no_account) -> Host:

@@ -1,7 +1,8 @@
-"""Measures of a run: percentiles and spread of local accuracy, rounds to target [PMCFL, sec. 5.3]."""
+"""Measures over clients: percentiles and spread of the local measure, rounds to target [PMCFL, sec. 5.3]."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,10 +12,10 @@ from fedmerit.errors import ConfigError
 
 PERCENTILES = (10, 50, 90)
 WORST = 0.1
-"""The share of clients with the lowest accuracy whose mean is reported."""
+"""The share of clients with the worst value whose mean is reported."""
 
 TARGETS = (0.7, 0.8, 0.9, 0.95)
-"""Default target accuracies."""
+"""Default targets, for measures from 0 to 1."""
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the devices for which rounds to target are reported: the columns of the papers' tables."""
@@ -29,14 +30,13 @@ def percentiles(local: Vector) -> tuple[float, float, float]:
     return float(low), float(middle), float(high)
 
 
-def worst_mean(local: Vector, share: float = WORST) -> float:
-    """Mean accuracy of the share of clients (at least one) with the lowest accuracy; NaN if none has test rows."""
-    accuracies = np.sort(local[~np.isnan(local)])
-    return (
-        float(accuracies[: max(1, int(np.ceil(share * len(accuracies) - 1e-9)))].mean())
-        if len(accuracies)
-        else float("nan")
-    )
+def worst_mean(local: Vector, share: float = WORST, *, lower: bool = False) -> float:
+    """Mean of the share of clients (at least one) with the worst value; NaN if it is known nowhere.
+
+    lower    lower is better: the worst values are the highest
+    """
+    values = np.sort(local[~np.isnan(local)])[:: -1 if lower else 1]
+    return float(values[: max(1, int(np.ceil(share * len(values) - 1e-9)))].mean()) if len(values) else float("nan")
 
 
 def spread(local: Vector) -> float:
@@ -46,18 +46,27 @@ def spread(local: Vector) -> float:
 
 
 def rounds_to_target(
-    rounds: Sequence[int], local: Matrix, target: float, share: float, *, or_equal: bool = False
+    rounds: Sequence[int],
+    local: Matrix,
+    target: float,
+    share: float,
+    *,
+    or_equal: bool = False,
+    lower: bool = False,
 ) -> int | None:
-    """First round in which at least `share` of the devices exceed the target accuracy; None if not reached.
+    """First round in which at least `share` of the devices are better than the target; None if not reached.
 
-    `local` has a row per evaluated round and a column per client. Clients without test rows are NaN and do not count
-    as devices. The accuracy must exceed the target strictly, as in the papers' tables, unless `or_equal`.
+    `local` has a row per evaluated round and a column per client. Clients where the measure is not defined are NaN and
+    do not count as devices. A device must be strictly above the target, as in the papers' tables, unless `or_equal`;
+    below it where `lower` is better.
     """
-    if not 0 <= target <= 1 or not 0 < share <= 1:
+    if not 0 <= target <= (math.inf if lower else 1) or not 0 < share <= 1:
         raise ConfigError(f"target lies in 0..1 and share in 0..1, above 0 (got {target} and {share})")
     devices = (~np.isnan(local)).sum(axis=1)
+    values, target = (-local, -target) if lower else (local, target)
     with np.errstate(invalid="ignore"):
-        above = (local >= target if or_equal else local > target).sum(axis=1)
+        above = (values >= target if or_equal else values > target).sum(axis=1)
+    # Without devices nothing is reached: one is needed at least.
     needed = np.maximum(np.ceil(share * devices - 1e-9), 1)  # 20 % of 371 devices are 75, not 74; 1e-9 for rounding
     reached = np.flatnonzero(above >= needed)
     return int(rounds[reached[0]]) if len(reached) else None

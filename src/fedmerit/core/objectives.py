@@ -1,6 +1,6 @@
-"""Objectives: measures of a model on the server's rows, 0..1 and higher is better [FedVal].
+"""Objectives: measures of a model on rows of the server or of clients, 0..1 and higher is better [FedVal].
 
-Errors in units of the label, such as `mae`, are only recorded: lower is better, and they have no upper bound. `r2` has
+Errors such as `mae` are for `run.measure` and `run.audit` only: lower is better, and they have no upper bound. `r2` has
 no lower bound; as a criterion, values below 0 count as 0.
 """
 
@@ -15,10 +15,9 @@ import scipy
 from numpy.typing import NDArray
 
 from fedmerit.core.targets import CLASSES, Target
-from fedmerit.core.types import Vector
+from fedmerit.core.types import Vector, mean_by_rows
 from fedmerit.errors import ConfigError, DataError, UnknownName
 
-RECALL = "recall"
 LOWEST = -1e6
 """Lower bound of r2: a diverged model would have -inf, and one client's value must not spoil all means."""
 AND = "+"
@@ -98,26 +97,40 @@ class Overall:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """Recall of one class, `recall:2`; NaN if no row has it."""
+class RowCount:
+    """The number of rows, by which the values of clients are averaged."""
 
+    name: str = "rows"
+
+    def __call__(self, predictions: Predictions) -> Vector:
+        """The same for every model."""
+        return np.full(len(predictions.predicted), float(len(predictions.y)))
+
+
+@dataclass(frozen=True, slots=True)
+class ByClass:
+    """An objective of one class: `recall:2`, and the shares of all rows `label:2` and `predicted:2`."""
+
+    measure: str
     label: int
 
     @property
     def name(self) -> str:
-        """`recall:CLASS`."""
-        return f"{RECALL}:{self.label}"
+        """`MEASURE:CLASS`."""
+        return f"{self.measure}:{self.label}"
 
     def __call__(self, predictions: Predictions) -> Vector:
-        """P(predicted = label | y = label)."""
+        """Apply the function in `BY_CLASS`; recall is NaN if no row has the class."""
         if self.label >= predictions.classes:
             raise DataError(
                 f"{self.name} needs a class below {predictions.classes}, the number of classes (got {self.label})"
             )
-        for label, mine, predicted in predictions.by_class(self.name):
-            if label == self.label and mine.any():
-                return np.asarray(predicted[:, mine].mean(axis=1))
-        return np.full(len(predictions.predicted), np.nan)
+        predictions.need(self.name, "classes", "labels")
+        several = predictions.target.kind == "labels"
+        mine = predictions.y[:, self.label] == 1 if several else predictions.y == self.label
+        predicted = predictions.predicted[:, :, self.label] == 1 if several else predictions.predicted == self.label
+        with np.errstate(invalid="ignore"):
+            return BY_CLASS[self.measure](mine, predicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +251,13 @@ def mae(predictions: Predictions) -> Vector:
     return np.where(np.isfinite(errors), errors, np.nan)
 
 
+def log_loss(predictions: Predictions) -> Vector:
+    """Mean loss of a row: cross-entropy, or log(1 + (error / tolerance)^2) of numbers; lower is better."""
+    numbers = predictions.target.kind == "number"
+    outputs = predictions.predicted if numbers else _probabilities(predictions, "log_loss")
+    return np.array([predictions.target.losses(of_model, predictions.y).mean() for of_model in outputs])
+
+
 OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
@@ -246,9 +266,16 @@ OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "loss": scaled_loss,
     "r2": r2,
     "mae": mae,
+    "log_loss": log_loss,
 }
-ERRORS = ("mae",)
-"""Objectives that are only recorded: lower is better."""
+ERRORS = ("mae", "log_loss")
+"""Objectives for which lower is better; never criteria."""
+BY_CLASS: Mapping[str, Callable[[NDArray[np.bool_], NDArray[np.bool_]], Vector]] = {
+    "recall": lambda mine, predicted: np.asarray((mine & predicted).sum(axis=1) / mine.sum()),
+    "label": lambda mine, predicted: np.full(len(predicted), mine.mean()),
+    "predicted": lambda mine, predicted: np.asarray(predicted.mean(axis=1)),
+}
+ROWS = RowCount()
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
     "parity": parity,
     "opportunity": opportunity,
@@ -263,21 +290,22 @@ def find_objective(name: str) -> Objective:
     measure, colon, attribute = name.partition(":")
     if measure in OVERALL and not colon:
         return Overall(measure)
+    if name == ROWS.name:
+        return ROWS
     if measure in GROUPED and attribute:
         return ByGroup(measure, attribute)
-    if measure == RECALL and attribute.isdecimal():
-        return Recall(int(attribute))
-    raise UnknownName(
-        "objective", name, [*OVERALL, f"{RECALL}:CLASS", *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)]
-    )
+    if measure in BY_CLASS and attribute.isdecimal():
+        return ByClass(measure, int(attribute))
+    names = [*OVERALL, *(f"{each}:CLASS" for each in BY_CLASS), *(f"{each}:ATTRIBUTE" for each in GROUPED)]
+    raise UnknownName("objective", name, names)
 
 
 def check_rising(objective: Objective) -> None:
     """Reject errors as criteria, where higher is better."""
     if objective.name in ERRORS:
         raise ConfigError(
-            f"a criterion needs an objective where higher is better; {objective.name} is an error, only for run.audit: "
-            "use r2, as in validated:r2"
+            f"a criterion needs an objective where higher is better; {objective.name} is an error, for run.measure and "
+            "run.audit: use r2, as in validated:r2"
         )
 
 
@@ -288,6 +316,39 @@ def worst_value(objective: str, values: Iterable[float]) -> float | None:
     (0.7, 4.0)
     """
     return (max if objective in ERRORS else min)(values, default=None)
+
+
+def direction(measure: str) -> int:
+    """1 if higher is better, -1 for an error.
+
+    >>> direction("auc"), direction("mae")
+    (1, -1)
+    """
+    return -1 if measure in ERRORS else 1
+
+
+def measure_label(measure: str) -> str:
+    """The measure as titles call it.
+
+    >>> measure_label("auc"), measure_label("balanced_accuracy")
+    ('AUC', 'balanced accuracy')
+    """
+    return measure.upper() if measure in ("auc", "f1", "mae", "r2") else measure.replace("_", " ")
+
+
+def is_share(measure: str) -> bool:
+    """Whether the measure is a share of rows, which texts give in per cent."""
+    return measure.partition(":")[0] in ("accuracy", "balanced_accuracy", "recall", "worst_group")
+
+
+def row_mean(audited: Mapping[Any, Mapping[str, float]], name: str) -> float:
+    """Mean of an objective over the clients where it is known, weighted by their `rows`; NaN if it is known nowhere.
+
+    >>> row_mean({0: {"auc": 0.8, "rows": 30}, 1: {"auc": 0.6, "rows": 10}, 2: {"auc": float("nan"), "rows": 9}}, "auc")
+    0.75
+    """
+    values, rows = ([of_client[key] for of_client in audited.values()] for key in (name, ROWS.name))
+    return mean_by_rows(np.array(values), np.array(rows))
 
 
 def _right(predictions: Predictions) -> NDArray[np.bool_]:

@@ -325,6 +325,7 @@ WORDS: Mapping[str, str] = {
     "server training": "a server that can train on its own rows",
     "validation rows": "validation rows of the clients",
     "test rows": "test rows of the clients",
+    "pooled rows": "the training rows of all clients in one place",
     "losses": "a learner that gives probabilities (`predict_proba`)",
     "evaluation": "clients that test models for the server",
     "personal storage": "clients that keep a personal model",

@@ -15,7 +15,7 @@ from typing import Any
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.criterion import FunctionCriterion
 from fedmerit.core.criteria.table import Attribute, Computation, find_criterion
-from fedmerit.core.objectives import ByGroup, Overall, Recall
+from fedmerit.core.objectives import ByClass, ByGroup, Overall
 from fedmerit.core.parts import PARTS, load_parts
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.search import Weighting
@@ -28,7 +28,7 @@ from fedmerit.errors import DataError
 KIND = "is"
 """The key that names a part's class."""
 VALUES = (
-    *(Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, Recall),
+    *(Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, ByClass),
     AdaptiveClip,
 )
 """Values that parts hold, in addition to the registered parts."""

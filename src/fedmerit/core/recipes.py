@@ -19,7 +19,7 @@ from fedmerit.core.models.clusters import ClusterModels
 from fedmerit.core.models.grouping import ByCosine, Grouping, OneGroup
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.rewards import Nothing, Reward, TopShare, Whole
-from fedmerit.core.models.shared import LocalModel, OneModel
+from fedmerit.core.models.shared import LocalModel, OneModel, PooledModel
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.parts import declared, label
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
@@ -169,6 +169,15 @@ def standalone() -> Recipe:
     Nothing()
     """
     return Recipe((DS,), models=PersonalModels(reward=Nothing(), sigma=ALWAYS))
+
+
+def pooled() -> Recipe:
+    """All rows in one place, trained as one client: the baseline for what a federation could reach.
+
+    >>> pooled().models
+    PooledModel()
+    """
+    return Recipe((DS,), models=PooledModel())
 
 
 def finetuned(until: int = 15) -> Recipe:
@@ -363,6 +372,7 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "agnostic": (lambda: agnostic(1.0), "baseline AFL: the weights of the worst clients rise round by round"),
     "cgsv": (cgsv, "baseline CGSV: rewards by reputation, the cosine between updates and aggregate"),
     "standalone": (standalone, "baseline: each client trains separately"),
+    "pooled": (pooled, "baseline: all rows in one place; only in a simulation"),
     "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client fine-tunes the model separately"),
     "fedamp": (fedamp, "baseline FedAMP: personal aggregates in which similar clients have more weight"),
     "ifca": (ifca, "baseline IFCA: several models; each client trains the one with the lowest loss on its rows"),

@@ -56,7 +56,9 @@ def run_round(
     assignment = recipe.models.assign(tuple(selected), view)
     training, lr = recipe.models.training_mode(view.index), host.client_lr(view.index)
     downloads = {
-        client: Download(assignment.models[number], selected[client], lr, training, recipe.server.vectors(client, view))
+        client: Download(
+            assignment.models[number], selected.get(client), lr, training, recipe.server.vectors(client, view)
+        )
         for client, number in assignment.model_of.items()
     }
     on_stage(view.index, "train", tuple(selected))

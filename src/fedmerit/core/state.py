@@ -15,6 +15,7 @@ from fedmerit.core.objectives import Predictions
 from fedmerit.core.parts import PAIRS
 from fedmerit.core.seeds import Draws
 from fedmerit.core.types import (
+    ACCURACY,
     EMPTY,
     ClientId,
     Cohort,
@@ -26,6 +27,7 @@ from fedmerit.core.types import (
     Own,
     SentRewards,
     Vector,
+    mean_by_rows,
 )
 from fedmerit.core.updates import Diagnostics, cosines_of, distances_of
 from fedmerit.core.weights.weigh import Weights
@@ -229,7 +231,10 @@ class Record:
     weighting   the chosen weighting, and its `label`; None if no client was weighed
     numbers     further numbers of parts, by name: the `clip` of a private sum
     epsilon     privacy cost of the run so far, if it keeps an account
-    validation  accuracy on all clients' validation rows, for early stopping
+    validation  the measure on all clients' validation rows, for early stopping
+    measure     what the run is judged by: an objective, see `core.objectives`
+
+    `numbers` of the last round has the `training_loss` and the `validation_loss` of the final model.
     """
 
     index: int
@@ -253,6 +258,24 @@ class Record:
     numbers: Mapping[str, float] = field(default_factory=dict)
     epsilon: float | None = None
     validation: float | None = None
+    measure: str = ACCURACY
+
+    @property
+    def local(self) -> Vector | None:
+        """The measure on each client's test rows; NaN where it is not defined, None if the round was not evaluated."""
+        if self.evaluation is None or self.measure == ACCURACY:
+            return None if self.evaluation is None else self.evaluation.local
+        clients = range(len(self.evaluation.sizes))
+        return np.array([self.audit.get(client, EMPTY).get(self.measure, np.nan) for client in clients])
+
+    @property
+    def value(self) -> float | None:
+        """The measure, averaged over the clients' test rows; on the server's rows if it is defined at no client."""
+        if self.evaluation is None or self.measure == ACCURACY:
+            return None if self.evaluation is None else self.evaluation.accuracy
+        assert self.local is not None  # it was evaluated
+        value = mean_by_rows(self.local, self.evaluation.sizes)
+        return self.audit.get(SERVER, EMPTY).get(self.measure, np.nan) if np.isnan(value) else value
 
 
 def make_record(

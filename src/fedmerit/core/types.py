@@ -34,6 +34,9 @@ SplitName: TypeAlias = Literal["validation", "test"]
 AskedRows: TypeAlias = SplitName | Literal["training"]
 """Rows on which clients can test models; training rows are for choosing among models."""
 
+ACCURACY = "accuracy"
+"""The measure of a run unless another is set, or fits the labels better."""
+
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 """A read-only empty mapping: the default of optional mappings."""
 
@@ -206,18 +209,26 @@ class Evaluation:
     """Test results of one model, or of each client's personal model, on every client's test set.
 
     Clients without test rows, and clients that did not answer, have size 0. `losses` are sums over their rows, if
-    requested.
+    requested. `values` are what a search judges by in place of accuracy, if `run.measure` is set: higher is better.
     """
 
     correct: NDArray[np.int64]
     sizes: NDArray[np.int64]
     losses: Vector | None = None
+    values: Vector | None = None
 
     @property
     def accuracy(self) -> float:
         """Share of all test rows that are right: client accuracies weighted by test size [PMCFL, eq. 10]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
+
+    @property
+    def quality(self) -> float:
+        """What a search judges by: the accuracy, or the mean of `values` over rows, where they are known."""
+        if self.values is None:
+            return self.accuracy
+        return mean_by_rows(self.values, self.sizes)
 
     @property
     def loss(self) -> float:
@@ -230,6 +241,12 @@ class Evaluation:
         """Accuracy per client; NaN without test rows."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.correct / self.sizes, dtype=np.float64)
+
+
+def mean_by_rows(values: Vector, rows: NDArray[Any]) -> float:
+    """Mean of the values that are known, weighted by rows; NaN if none is."""
+    known = ~np.isnan(values) & (rows > 0)
+    return float(np.average(values[known], weights=rows[known])) if known.any() else float("nan")
 
 
 NoteKind: TypeAlias = Literal[
@@ -253,6 +270,7 @@ NoteKind: TypeAlias = Literal[
     "privacy-void",
     "stranger",
     "stale",
+    "constant",
 ]
 
 

@@ -19,6 +19,7 @@ from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.models.clusters import ClusterModels
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.shared import LocalModel
+from fedmerit.core.objectives import direction, measure_label
 from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.engine.estimator import Estimator, make_estimator
@@ -174,16 +175,28 @@ class Run:
         return float("nan") if accuracy is None else float(accuracy)
 
     @property
+    def measure(self) -> str:
+        """What the run is judged by: the name of an objective, such as `accuracy` or `auc`."""
+        return self.ledger.measure
+
+    @property
+    def value(self) -> float:
+        """The measure over the clients' test rows after the last round; NaN if it is defined nowhere."""
+        value = self.ledger.rounds()[-1]["value"]
+        return float("nan") if value is None else float(value)
+
+    @property
     def local_accuracy(self) -> Matrix:
         """Accuracy of each client (columns) in each evaluated round (rows)."""
         return self.ledger.local_accuracy()[1]
 
     def rounds_to_target(self, target: float, share: float, *, or_equal: bool = False) -> int | None:
-        """The first round in which a share of the clients has an accuracy above `target`; None if not reached.
+        """The first round in which the measure of a share of the clients is better than `target`; None if never.
 
-        With `or_equal`, an accuracy of exactly `target` counts, too.
+        With `or_equal`, a measure of exactly `target` counts, too.
         """
-        return rounds_to_target(*self.ledger.local_accuracy(), target, share, or_equal=or_equal)
+        lower = direction(self.measure) < 0
+        return rounds_to_target(*self.ledger.local(), target, share, or_equal=or_equal, lower=lower)
 
     def explain(self, number: int) -> list[ClientWeight]:
         """The weight of each client in a round, with its facts, criteria, normalised values and score."""
@@ -235,7 +248,7 @@ class Run:
 
     def __repr__(self) -> str:
         rounds, clients = self.ledger.last_round(), len(self.ledger.names())
-        return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
+        return f"<Run: {rounds} rounds, {clients} clients, {measure_label(self.measure)} {self.value:.4f}>"
 
 
 def write_data(folder: Path, federation: Federation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -76,9 +77,8 @@ class RoundLog:
     def __call__(self, record: Record) -> None:
         """Log a round."""
         about = {**self._fields, "round": record.index}
-        tested = record.evaluation
         numbers: dict[str, Any] = {"clients": len(record.ids), "left_out": len(record.dropped)}
-        numbers |= {} if tested is None or not tested.sizes.sum() else {"accuracy": round(tested.accuracy, 6)}
+        numbers |= {} if record.value is None or math.isnan(record.value) else {record.measure: round(record.value, 6)}
         numbers["seconds"] = {stage: round(duration, 4) for stage, duration in record.seconds.items()}
         write_log("round", about | numbers)
         for client, reason in record.dropped.items():

@@ -22,8 +22,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.models.clusters import models_in
-from fedmerit.core.objectives import find_objective
-from fedmerit.core.parts import declared
+from fedmerit.core.objectives import direction, find_objective, measure_label
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.round import initial_state, run_round
@@ -31,19 +30,24 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
-from fedmerit.core.types import Note
+from fedmerit.core.types import ACCURACY, Note
 from fedmerit.engine.finished import Run
+from fedmerit.engine.measure import on_rows, tests_one_model, with_final_numbers
 from fedmerit.engine.sinks import Sinks
 from fedmerit.errors import RunFailed, RunStopped, UserError
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
-from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, MODEL, PERSONAL
+from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, ENCODER, MODEL, PERSONAL
 from fedmerit.store.status import status_file
+from fedmerit.tasks.encoding import Encoder
 
 OnRecord: TypeAlias = Callable[[Record], None]
 Stop: TypeAlias = Callable[[Sequence[float]], bool]
-"""A stopping rule: accuracies on validation rows after each round so far -> whether to stop."""
+"""A stopping rule: the measure on validation rows after each round so far -> whether to stop.
+
+Higher is better: errors such as `mae` come with a minus.
+"""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -96,26 +100,36 @@ def run_rounds(
     checkpoints = None if stopping is None else folder
     privacy = privacy_of(recipe)
     host = Host.of(fleet, settings.rounds, ledger.book if privacy else no_account)
-    audits = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
+    learner, measure = fleet.server.learner, ledger.measure
+    audits = dict.fromkeys((*settings.audit, *target_of(learner).audits, *([measure] if measure != ACCURACY else [])))
     objectives = [find_objective(name) for name in audits]
+    host = replace(host, measure=None if settings.measure is None else find_objective(settings.measure))
+    sign, classes = direction(measure), class_names(folder)
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
     with status_file(folder) as tell, Sinks(log, ledger, folder) as sinks:
         state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
         state = state or first_state(fleet, host, recipe, settings.seed, ledger)
         sinks.log(ledger)
         validated = ledger.validated()  # if these already stop the run, it was killed after its last round
-        ended = stop is not None and bool(validated and state.history.participations) and stop(validated)
+        ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
         for index in range(state.history.rounds + 1, settings.rounds + 1):
             if ended:
                 break
             due = index % settings.evaluate_every == 0 or index == settings.rounds
             state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives, tell)
+            record = replace(record, measure=measure)
             if stop is not None:
-                validated.append(_validate(host, state))
-                ended = index < settings.rounds and bool(state.history.participations) and stop(validated)
-                text = f"stopped early: validation accuracy is {validated[-1]:.4f}, the best was {max(validated):.4f}"
+                validated.append(_validate(host, state, measure))
+                signed = _signed(validated, sign)
+                ended = index < settings.rounds and bool(state.history.participations) and stop(signed)
+                best_so_far = sign * max(signed)
+                words = f"validation {measure_label(measure)} is {validated[-1]:.4f}, the best was {best_so_far:.4f}"
+                text = f"stopped early: {words}"
                 ending = (Note("stopped", "run", text),) if ended else ()
                 record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
+            if ended or index == settings.rounds:
+                private = privacy is not None
+                record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
             if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
                 record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
             if checkpoints is not None:
@@ -139,25 +153,36 @@ def run_rounds(
     return state
 
 
-def _validate(host: Host, state: State) -> float:
-    """Accuracy of the model on all clients' validation rows."""
-    accuracy = host.clients.evaluate([state.model], on="validation")[0].accuracy
-    if math.isnan(accuracy):
+def _signed(values: Sequence[float], sign: int) -> list[float]:
+    """The values with errors negated, so that higher is better."""
+    return [sign * value for value in values]
+
+
+def _validate(host: Host, state: State, measure: str) -> float:
+    """The measure of the model on all clients' validation rows."""
+    if measure == ACCURACY:
+        value = host.clients.evaluate([state.model], on="validation")[0].accuracy
+    else:
+        value = on_rows(host, state, measure, "validation")
+    if math.isnan(value):
         raise RunFailed(
-            "run.stop needs validation rows, and no client that answered has any; set task.validation, for example 0.1"
+            f"run.stop needs validation rows with a defined {measure_label(measure)}, and no client that answered has "
+            "any; set task.validation, for example 0.1"
         )
-    return accuracy
+    return value
+
+
+def class_names(folder: Path | None) -> tuple[str, ...]:
+    """The names of a table's classes, from the encoder in the run folder; empty without one."""
+    if folder is None or not (folder / ENCODER).is_file():
+        return ()
+    return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8")).labels or ()
 
 
 def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
     """Add the server-side control variates that the clients' learner needs (SCAFFOLD, FedDyn) to a recipe."""
     controls = () if server.control is None else (server.control,)
     return replace(recipe, server=replace(recipe.server, controls=controls)) if controls else recipe
-
-
-def tests_one_model(recipe: Recipe) -> bool:
-    """Whether all clients are tested on one model."""
-    return "shared test" in declared(recipe.models, "gives")
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
@@ -198,8 +223,7 @@ def newest_state(
 def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
     """Write what a killed run resumes from: personal models, the best model so far, and the checkpoint."""
     fleet.save(folder, record.index)
-    evaluation = record.evaluation
-    if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
+    if best and record.evaluation is not None and ledger.is_best(record):
         write_model(folder / BEST, state.model, record.index, fleet.server.name_tensors(state.model))
     write_checkpoint(folder, state, ledger.identity())
 

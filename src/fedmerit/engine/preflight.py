@@ -26,7 +26,8 @@ from fedmerit.core.server.centring import check_centred
 from fedmerit.core.server.private_sum import check_selection
 from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Samples
-from fedmerit.engine.loop import Stop, tests_one_model, with_control
+from fedmerit.engine.loop import Stop, with_control
+from fedmerit.engine.measure import tests_one_model
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task
@@ -46,9 +47,10 @@ def check_config(config: Config, task: Task) -> Recipe:
 def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, stop: Stop | None = None) -> None:
     """The server and the clients of a task have what the recipe asks for."""
     rows = {"validation rows": len(task.federation.validation.y), "test rows": len(task.federation.test.y)}
-    given = frozenset(word for word, number in rows.items() if number)
-    check_server(task.server(), recipe, collect, run.audit, given)
-    check_clients(task, recipe, run.audit)
+    given = frozenset(word for word, number in rows.items() if number) | ({"pooled rows"} if task.is_pooled else set())
+    audits = (*run.audit, *([run.measure] if run.measure else []))
+    check_server(task.server(), recipe, collect, audits, given)
+    check_clients(task, recipe, audits)
     refusals = {
         "early stopping uses validation rows, and no client has any; set validation=0.1": (not rows["validation rows"]),
         "early stopping tests one model, and in this recipe each client has its own, or chooses among several": (

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedmerit.core.objectives import measure_label
 from fedmerit.core.state import Record
 from fedmerit.core.types import Note
 from fedmerit.engine.loop import OnRecord
@@ -97,18 +98,18 @@ class NewNotes:
         verdicts = record.rewards.verdicts.items()
         lines += [f"client {i} refused its reward: {verdict.reason}" for i, verdict in verdicts if verdict.reason]
         for note in _notes(record):
-            if (note.kind, note.subject) not in self._seen:
+            if note.kind != "constant" and (note.kind, note.subject) not in self._seen:  # that one ends the output
                 self._seen.add((note.kind, note.subject))
                 lines.append(note.text if note.client is None else f"client {note.client} {note.text}")
         return lines
 
 
 def _state(record: Record) -> str:
-    """Accuracy, result of the search or of the rewards, and the privacy budget spent so far."""
-    accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
+    """The measure, result of the search or of the rewards, and the privacy budget spent so far."""
+    value = "" if record.value is None else f"  {measure_label(record.measure)} {record.value:.4f}"
     clip = record.numbers.get("clip")
     spent = "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
-    return f"{accuracy}{_order(record)}{spent}"
+    return f"{value}{_order(record)}{spent}"
 
 
 def _order(record: Record) -> str:

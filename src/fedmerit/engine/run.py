@@ -14,6 +14,7 @@ from fedmerit.config.schema import Config, RunConfig, make_config
 from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform, default_fraction
 from fedmerit.core.host import Fleet, Host
 from fedmerit.core.learner import DeviceLearner, Learner
+from fedmerit.core.models.shared import PooledModel
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
@@ -21,6 +22,7 @@ from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run, write_data
 from fedmerit.engine.logs import RoundLog, log_format
 from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
+from fedmerit.engine.measure import default_measure
 from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check_task
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import check_logs
@@ -56,6 +58,7 @@ def federate(
     workers: int = 1,
     evaluate_every: int = 1,
     audit: Sequence[str] = (),
+    measure: str | None = None,
     selection: Selection | None = None,
     on_record: OnRecord | None = None,
     out: Path | str | None = None,
@@ -75,11 +78,12 @@ def federate(
     workers         the number of processes; it does not change the result
     evaluate_every  test the model on all clients every k rounds and after the last round
     audit           objectives of the model to record, for example ["parity:sex"]
+    measure         what the run is judged by, for example "auc"; default: by the labels, see `default_measure`
     selection       replaces `fraction`, for example `Poisson(0.1)`
     on_record       called with the `Record` of each round; its exceptions end the run
     out             a new folder for the ledger and the model, for `fedmerit report` and `explain`; default: in memory
     progress        show a progress bar, or one line per round without a terminal
-    stop            called after each round with the validation accuracies so far; True ends the run:
+    stop            called after each round with the measure on validation rows so far; True ends the run:
                     `fedmerit.config.run.EarlyStopping(patience=5)`, or any function
     device          where clients train: "cpu", "cuda", "cuda:1", "mps", "auto"
     log             sinks for the metrics of each round, as NAME:WHERE, for example ["tensorboard:runs/tb"]
@@ -97,10 +101,12 @@ def federate(
             f"federate(task, recipe): the second argument must be a Recipe (got {type(recipe).__name__}); "
             + ("swap the two" if isinstance(task, Recipe) else "for example fedavg()")
         )
+    task = task.pooled() if isinstance(recipe.models, PooledModel) and not task.is_pooled else task
     names = task.federation.names
     share = default_fraction(len(names)) if fraction is None else fraction
     settings: dict[str, Any] = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
-    config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit), "device": device}})
+    settings |= {"workers": workers, "audit": tuple(audit), "measure": measure, "device": device}
+    config = make_config({"run": settings})
     task = on_devices(task, config.run)
     recipe = with_control(recipe, task.server())
     privacy = privacy_of(recipe)
@@ -111,7 +117,8 @@ def federate(
     check_logs(log)
     home = None if out is None else Path(out)
     epochs = int(getattr(getattr(task.learner, "config", None), "epochs", 1))
-    ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner))
+    judged_by = measure or default_measure(task.learner, task.federation)
+    ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner), judged_by)
     if home is not None:
         write_data(home, task.federation)
     for line in task.federation.data.brief() if task.federation.data else ():
@@ -136,6 +143,7 @@ def run_config(
     log: Sequence[str] = (),
     *,
     draw_seed: int | None = None,
+    measure: str | None = None,
 ) -> Run:
     """Run a configuration, and write a new run folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
@@ -145,6 +153,7 @@ def run_config(
     load       makes the task of the configuration
     log        sinks that get every round, as in `federate`
     draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
+    measure    what the run is judged by if `run.measure` is not set, for runs of a study; default: by the labels
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -162,7 +171,8 @@ def run_config(
     recipe = check_config(config, task)
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
-        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed)
+        measure = config.run.measure or measure or default_measure(task.learner, task.federation)
+        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure)
     return _run_locally(out, config, task, on_record, log)
 
 
@@ -257,7 +267,8 @@ def run_on(
     check_parts(with_control(recipe, fleet.server), make_collect(config.run, recipe), Host.of(fleet).gives | BELIEVED)
     if not folder.exists():
         with resumable(folder, "start again"):
-            make_folder(folder, config, fleet.server.names, part_to_json(recipe))
+            measure = config.run.measure or default_measure(fleet.server.learner)
+            make_folder(folder, config, fleet.server.names, part_to_json(recipe), measure=measure)
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):

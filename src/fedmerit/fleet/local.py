@@ -211,41 +211,44 @@ class LocalFleet:
         while batch := list(islice(waiting, AT_ONCE)):
             self._equip(batch, 1)
             outputs += self._ask("answer", "server", [(0, slot) for slot in range(len(batch))]).values()
-        return self._predictions("server", 0, outputs)
+        rows = self._asked["server"].split().samples(0, self._classes)
+        available = [chances for _, chances in outputs if chances is not None]
+        probabilities = np.stack(available) if available else None
+        predicted = np.stack([one for one, _ in outputs])
+        return Predictions(rows.y, rows.classes, rows.attributes, predicted, probabilities, target_of(self._learner))
 
     def audit(
-        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+        self,
+        model: Model,
+        objectives: Sequence[Objective],
+        *,
+        personal: bool,
+        on: AskedRows = "test",
+        clients: Sequence[ClientId] | None = None,
     ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Run one job per client with test rows."""
+        """Run one job per client with such rows."""
+        self._add_training_rows(on)
         self._equip([model], 1)
-        clients = np.flatnonzero(np.diff(self._asked["test"].offsets.array)).tolist()
-        keys = [(client, PERSONAL if personal and self._has_personal(client) else 0) for client in clients]
-        outputs = self._ask("answer", "test", keys)
-        predictions = {key[0]: self._predictions("test", key[0], [outputs[key]]) for key in keys}
-        return {
-            client: {objective.name: float(objective(of_client)[0]) for objective in objectives}
-            for client, of_client in predictions.items()
-        }
+        sizes = np.diff(self._asked[on].offsets.array)
+        asked = [client for client in (range(len(sizes)) if clients is None else clients) if sizes[client]]
+        keys = [(client, PERSONAL if personal and self._has_personal(client) else 0) for client in asked]
+        answers = self._ask("audit", on, keys, tuple(objectives))
+        return {client: answers[client, slot] for client, slot in keys}
 
-    def _ask(self, kind: str, on: str, models: Sequence[ModelOf]) -> dict[ModelOf, Any]:
+    def _add_training_rows(self, on: AskedRows) -> None:
+        """Let workers test models on training rows; most runs do so only at the end, and the results need memory."""
+        if on == "training" and on not in self._asked:
+            self._asked, self._worker = {**self._asked, on: self._train}, None
+
+    def _ask(self, kind: str, on: str, models: Sequence[ModelOf], *more: Any) -> dict[ModelOf, Any]:
         """Evaluate each client's model, personal or received, on the client's rows; in the order requested."""
         answers: dict[ModelOf, Any] = {}
-        for job, result in self._pool.map([(kind, on, client, model) for client, model in models]):
+        for job, result in self._pool.map([(kind, on, client, model, *more) for client, model in models]):
             if isinstance(result, Failed):
                 whose = "the server" if on == "server" else f"client {self._names[job[2]]}"
                 raise RunFailed(f"{whose} could not test a model: {result.reason}")
             answers[job[2], job[3]] = result
         return {key: answers[key] for key in models}
-
-    def _predictions(self, on: str, client: ClientId, outputs: Sequence[Output]) -> Predictions:
-        split = self._asked[on].split()
-        rows = split.rows(client)
-        attributes = {name: column[rows] for name, column in split.attributes.items()}
-        predicted = np.stack([one for one, _ in outputs])
-        available = [chances for _, chances in outputs if chances is not None]
-        probabilities = np.stack(available) if available else None
-        target = target_of(self._learner)
-        return Predictions(split.y[rows], self._classes, attributes, predicted, probabilities, target)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """Run one job per client."""
@@ -318,8 +321,7 @@ class LocalFleet:
     ) -> list[Evaluation]:
         """Evaluate as many models as fit in shared memory."""
         self._counts_losses |= losses
-        if on == "training" and on not in self._asked:  # most runs never do, and the results need memory
-            self._asked, self._worker = {**self._asked, on: self._train}, None
+        self._add_training_rows(on)
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
         jobs = [("test", on, len(models), job, losses) for job in _testing_jobs(offsets, mask)]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
-from fedmerit.core.host import predict_all
+from fedmerit.core.host import predict_all, predict_rows
 from fedmerit.core.learner import Learner
+from fedmerit.core.objectives import Objective
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import AskedRows, ClientId, Model, Samples, SplitName, read_only
@@ -85,6 +86,7 @@ class Worker:
             "test": self.test_rows,
             "right": self.count_right,
             "answer": self.answer,
+            "audit": self.audit,
         }
         with shared_rows():
             return work[kind](*job)
@@ -144,6 +146,12 @@ class Worker:
         """Predictions of a model for a client's rows and, if the learner has them, probabilities."""
         split = self.asked[on].split()
         return predict_all(self.learner, self._model(client, model), read_only(split.x[split.rows(client)]))
+
+    def audit(self, on: str, client: ClientId, model: int, objectives: Sequence[Objective]) -> dict[str, float]:
+        """Objectives of a model on a client's rows."""
+        rows = self.asked[on].split().samples(client, self.classes).read_only()
+        predictions = predict_rows(self.learner, rows, [self._model(client, model)])
+        return {objective.name: float(objective(predictions)[0]) for objective in objectives}
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:

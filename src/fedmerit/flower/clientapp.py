@@ -143,8 +143,7 @@ def _accuracy(half: ClientHalf, model: Model) -> float:
 
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Count the correct rows of each model, or of the personal model; sum the losses if requested."""
-    splits = {"training": half.data.train, "validation": half.data.validation}
-    rows, number = splits.get(setting(content, "on", str), half.data.test), setting(content, "models", int)
+    rows, number = _rows_in(half, content), setting(content, "models", int)
     models: Iterable[Model] = as_mixtures(content) or [_model_in(content, context, str(i)) for i in range(number)]
     with_losses = setting(content, "losses", bool)
     if with_losses and not has_losses(half.learner):
@@ -152,6 +151,12 @@ def test_models(half: ClientHalf, content: RecordDict, context: Context) -> Reco
     counted = [_count(half, model, rows, with_losses) for model in models]
     losses = {"losses": [loss for _, loss in counted]} if with_losses else {}
     return pack(metrics={"correct": [right for right, _ in counted], "size": [len(rows)], **losses})
+
+
+def _rows_in(half: ClientHalf, content: RecordDict) -> Samples:
+    """The rows that a message is about."""
+    splits = {"training": half.data.train, "validation": half.data.validation}
+    return splits.get(setting(content, "on", str), half.data.test)
 
 
 def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> tuple[int, int]:
@@ -165,8 +170,8 @@ def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> 
 
 
 def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Compute objectives of a model on the client's test rows; only these numbers leave the client."""
-    model, rows = _model_in(content, context), half.data.test
+    """Compute objectives of a model on the client's rows; only these numbers leave the client."""
+    model, rows = _model_in(content, context), _rows_in(half, content)
     predictions = predict_rows(half.learner, rows, [model])
     names = setting(content, "objectives", list)
     return pack(metrics={name: float(find_objective(name)(predictions)[0]) for name in names} if len(rows) else {})

@@ -52,13 +52,13 @@ from fedmerit.flower.messages import (
     VECTOR,
     array,
     as_sums,
+    audited,
     evaluation,
     models_as_records,
     numbers,
     pack,
     read_replies,
     setting,
-    shares,
     tag_of,
     verdict,
 )
@@ -305,14 +305,21 @@ class GridFleet:
         ]
 
     def audit(
-        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+        self,
+        model: Model,
+        objectives: Sequence[Objective],
+        *,
+        personal: bool,
+        on: AskedRows = "test",
+        clients: Sequence[ClientId] | None = None,
     ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Let clients compute the objectives on their test rows; they send only these numbers."""
+        """Let clients compute the objectives on their rows; they send only these numbers."""
         names = [objective.name for objective in objectives]
-        config, clients = {"objectives": names}, range(len(self.server.names))
-        shared = {client: pack({"model": model}, config) for client in clients}
+        config: dict[str, Any] = {"objectives": names, "on": on}
+        asked = range(len(self.server.names)) if clients is None else clients
+        shared = {client: pack({"model": model}, config) for client in asked}
         contents = self._with_personal("model", model, config) if personal else shared
-        return read_replies(partial(shares, names=names), self._ask(contents, AUDIT).contents)[0]
+        return read_replies(partial(audited, names=names), self._ask(contents, AUDIT).contents)[0]
 
     def save(self, run: Path, index: int) -> None:
         """Save the copies of personal models that changed in this round."""

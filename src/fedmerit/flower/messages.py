@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.facts import MOST_SAMPLES
 from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
+from fedmerit.core.objectives import ERRORS, ROWS
 from fedmerit.core.search.evaluator import Mixtures
 from fedmerit.core.server.centring import FeatureSums
 from fedmerit.core.showing import printable
@@ -43,6 +44,8 @@ TRAINED, REWARDED = 0, 1
 
 MAX_HEADER = 1024
 DTYPES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+UNBOUNDED = (*ERRORS, "r2", ROWS.name)
+"""Objectives that are not numbers from 0 to 1."""
 MAX_COUNT = 2**53
 """The largest accepted count, up to which floats represent every integer."""
 
@@ -270,11 +273,13 @@ def evaluation(content: RecordDict, models: int, *, losses: bool) -> tuple[Seque
     return correct, summed, size
 
 
-def shares(content: RecordDict, names: Sequence[str]) -> dict[str, float]:
-    """Return the named metrics, each checked to be a number from 0 to 1, or NaN."""
+def audited(content: RecordDict, names: Sequence[str]) -> dict[str, float]:
+    """Return the named objectives, each checked to be a number that is possible, or NaN."""
     values = numbers(content)
-    if not all(is_share(values.get(name)) for name in names):
-        raise InvalidRecord(f"metrics {', '.join(names)} must be numbers from 0 to 1")
+    for name in names:
+        value, bounded = values.get(name), name not in UNBOUNDED
+        if not (is_share(value) if bounded else isinstance(value, float | int) and abs(value) < MAX_COUNT):
+            raise InvalidRecord(f"metric {name} must be a {'number from 0 to 1' if bounded else 'finite number'}")
     return {name: float(values[name]) for name in names}
 
 

@@ -6,12 +6,14 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fedmerit.core.criteria.table import about_criterion, display_name
+from fedmerit.core.objectives import direction, is_share, measure_label
+from fedmerit.core.types import ACCURACY
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
@@ -20,9 +22,10 @@ from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import DATA, FREE_KEYS, LEDGER
+from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.data_report import DataReport
 
-UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
+UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.measure", "run.evaluate_every")
 """Settings of [run] in which rows may differ and still be compared in pairs."""
 
 TABLE = ("title", "header", "rows", "below")
@@ -33,7 +36,7 @@ TABLE = ("title", "header", "rows", "below")
 class PageRun:
     """One run of the page: its settings, the orders of criteria that it used, its result.
 
-    `panels` names the panels that it has data for, beyond those of every run.
+    `panels` names the panels that it has data for, beyond those of every run; `measure` is that of the page.
     """
 
     folder: Path
@@ -42,6 +45,7 @@ class PageRun:
     orders: Sequence[Sequence[str]]
     result: RunResult
     panels: Sequence[str]
+    measure: str
 
 
 def collect(
@@ -68,8 +72,26 @@ def collect(
 def read_runs(folders: Sequence[Path]) -> tuple[Selection, list[Row], list[PageRun]]:
     """The runs in the folders, and the rows that they make up."""
     selection = select_runs(folders)
-    runs = [_read_run(run.folder, selection) for run in selection.runs]
+    measure = page_measure([run.folder for run in selection.runs])
+    if direction(measure) < 0 and not selection.own_targets:
+        selection = replace(selection, targets=())
+    runs = [_read_run(run.folder, selection, measure) for run in selection.runs]
     return selection, make_rows(selection.runs, [run.config for run in runs]), runs
+
+
+def page_measure(folders: Sequence[Path]) -> str:
+    """The measure of all runs, where they share one; else accuracy, which all have."""
+    measures = set()
+    for folder in folders:
+        with _reading(folder) as ledger:
+            measures.add(ledger.measure)
+    return measures.pop() if len(measures) == 1 else ACCURACY
+
+
+def measure_data(measure: str) -> dict[str, Any]:
+    """The measure as the page needs it: its name in words, whether lower is better, how numbers are written."""
+    shown = {"name": measure, "label": measure_label(measure), "format": "%" if is_share(measure) else ""}
+    return shown | {"lower": direction(measure) < 0}
 
 
 def read_detail(folder: Path) -> dict[str, Any]:
@@ -82,11 +104,17 @@ def read_detail(folder: Path) -> dict[str, Any]:
 def page_data(selection: Selection, rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
     """What the page shows of all runs."""
     about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
-    about |= {"tuned": [{key: getattr(table, key) for key in TABLE} for table in selection.tuned]}
+    measure = runs[0].measure
+    about |= {"measure": measure_data(measure), "worth": [_table(table) for table in selection.worth]}
+    about |= {"tuned": [_table(table) for table in selection.tuned]}
     page = _page(rows, runs)
     attack = _attack([run.config for run in runs])
     verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline, attack)
     return about | page | {"attack": attack, "verdict": verdict, "criteria": _criteria(runs)}
+
+
+def _table(table: TextTable) -> dict[str, Any]:
+    return {key: getattr(table, key) for key in TABLE}
 
 
 def _attack(configs: Sequence[Settings]) -> str | None:
@@ -116,7 +144,7 @@ def _verdict(
     paired = not any(one["key"].startswith(("task.", "run.")) and one["key"] not in UNPAIRED for one in differ)
     recipes = [(runs[row.runs[0]].config.get("recipe") or {}).get("name") for row in rows]
     baseline = find_baseline(rows, recipes, named)
-    return headline(rows, [run.result for run in runs], baseline, attack) if paired else None
+    return headline(rows, [run.result for run in runs], baseline, attack, runs[0].measure) if paired else None
 
 
 def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
@@ -138,7 +166,7 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
                 "label": row.label,
                 "runs": row.runs,
                 **_recipe([runs[place] for place in row.runs]),
-                **row_data(results[number], seeds, end),
+                **row_data(results[number], seeds, end, runs[0].measure),
                 "config": config[number],
                 "environment": environment[number],
             }
@@ -175,7 +203,7 @@ def _reading(folder: Path) -> Iterator[Ledger]:
         ) from None
 
 
-def _read_run(folder: Path, selection: Selection) -> PageRun:
+def _read_run(folder: Path, selection: Selection, measure: str) -> PageRun:
     with _reading(folder) as ledger:
         meta, rounds, events = ledger.meta(), ledger.rounds(), ledger.events()
         config = config_of(meta)
@@ -186,14 +214,14 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
             len(ledger.names()),
             len(rounds) if stopped else settings.get("rounds"),
             _costs(rounds),
-            measure_run(ledger, rounds, selection.targets, selection.shares),
+            measure_run(ledger, rounds, selection.targets, selection.shares, measure),
             group_events(events),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
         searched = any(ledger.candidates(row["round"]) for row in rounds)
         panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
         panels += ["table"] * (folder / DATA).is_file()
-        return PageRun(folder, config, meta, orders, result, panels)
+        return PageRun(folder, config, meta, orders, result, panels, measure)
 
 
 def config_of(meta: Mapping[str, str]) -> Settings:

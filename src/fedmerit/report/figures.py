@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.objectives import is_share, measure_label
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger
@@ -26,7 +27,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def run_figure(ledger: Ledger) -> Figure:
-    """Accuracy by round with the clients' tenth to ninetieth percentile, and above a map of the clients' weights."""
+    """The measure by round with the clients' tenth to ninetieth percentile, and above a map of the clients' weights."""
     try:
         from plotly.graph_objects import Heatmap, Scatter
         from plotly.subplots import make_subplots
@@ -38,13 +39,14 @@ def run_figure(ledger: Ledger) -> Figure:
     for index in range(1, ledger.last_round() + 1):
         for one in ledger.weights(index):
             shares[one.id, index - 1] = one.weight
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=("accuracy", "weight of each client"))
+    titles = (measure_label(ledger.measure), "weight of each client")
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=titles)
     band = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
     figure.add_trace(Scatter(x=places, y=[row["p90"] for row in rounds], **band), row=1, col=1)
     name = "clients: 10 % to 90 %"
     band |= {"fill": "tonexty", "fillcolor": "rgba(0, 90, 160, 0.2)", "showlegend": True, "name": name}
     figure.add_trace(Scatter(x=places, y=[row["p10"] for row in rounds], **band), row=1, col=1)
-    mean = Scatter(x=places, y=[row["accuracy"] for row in rounds], name="all test rows", line={"color": "#005aa0"})
+    mean = Scatter(x=places, y=[row["value"] for row in rounds], name="all test rows", line={"color": "#005aa0"})
     figure.add_trace(mean, row=1, col=1)
     weights = Heatmap(x=[*range(1, ledger.last_round() + 1)], y=names, z=shares, colorscale="Viridis", zmin=0)
     weights.colorbar = {"tickformat": ".0%", "len": 0.45, "y": 0.2}
@@ -79,33 +81,34 @@ def write_figure(folder: Path, name: str, form: str, out: Path, *, force: bool =
     write_new_file(out, file.getvalue(), "another --out")
 
 
-def _accuracy(study: Study, axes: Any) -> None:
+def _curves(study: Study, axes: Any) -> None:
     """Mean over the finished seeds by round, with a band of one deviation each way."""
     curves = study.curves.merge(study.metrics.loc[study.metrics["finished"], ["row", "seed"]])
     for place, row in enumerate(study.rows):
-        by_round = curves[curves["row"] == row].groupby("round")["accuracy"]
+        by_round = curves[curves["row"] == row].groupby("round")[study.measure]
         mean, deviation = by_round.mean(), by_round.std().fillna(0.0)
         (line,) = axes.plot(mean.index, mean, DASHES[place % len(DASHES)], label=_plain(row), linewidth=1.3)
         axes.fill_between(mean.index, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.15, lw=0)
-    axes.set(xlabel="round", ylabel="accuracy")
+    axes.set(xlabel="round", ylabel=measure_label(study.measure))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(title="mean ± deviation over the seeds", frameon=False)
 
 
 def _differences(study: Study, axes: Any) -> None:
-    """The paired difference of each row to the baseline, with its interval, in points."""
-    compared = study.compared
-    lines = compared[(compared["measure"] == "accuracy") & (compared["verdict"] != BASELINE)]
+    """The paired difference of each row to the baseline, with its interval, in points where the measure is a share."""
+    compared, scale = study.compared, 100 if is_share(study.measure) else 1
+    lines = compared[(compared["measure"] == study.measure) & (compared["verdict"] != BASELINE)]
     if not len(lines):
         raise ConfigError("differences are between rows; this study has one row")
     places = np.arange(len(lines))
-    means = 100 * lines["difference"].to_numpy(float)
-    reach = 100 * np.abs(lines[["low", "high"]].to_numpy(float).T - lines["difference"].to_numpy(float))
+    means = scale * lines["difference"].to_numpy(float)
+    reach = scale * np.abs(lines[["low", "high"]].to_numpy(float).T - lines["difference"].to_numpy(float))
     axes.errorbar(means, places, xerr=np.nan_to_num(reach), fmt="o", capsize=3, color="black")
     axes.axvline(0.0, color="grey", linewidth=0.8)
     axes.set(yticks=places, yticklabels=[_plain(row) for row in lines["row"]])
     axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.set_xlabel(f"accuracy against {_plain(study.plan.against)} in points, {LEVEL:.0%} interval")
+    label = f"{measure_label(study.measure)} against {_plain(study.plan.against)}{' in points' * (scale == 100)}"
+    axes.set_xlabel(f"{label}, {LEVEL:.0%} interval")
 
 
 def _plain(text: str) -> str:
@@ -113,5 +116,5 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-FIGURES: Mapping[str, Callable[[Study, Any], None]] = {"accuracy": _accuracy, "differences": _differences}
+FIGURES: Mapping[str, Callable[[Study, Any], None]] = {"curves": _curves, "differences": _differences}
 """Figures of a study by name, as exports call them."""

@@ -13,9 +13,10 @@ from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
 from fedmerit.report.settings import SEED, Line, Settings, toml_lines
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
-from fedmerit.study.study import read_tuned
+from fedmerit.study.study import Study, read_tuned
 from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
 from fedmerit.study.text_table import TextTable
+from fedmerit.study.worth import compared_rows, worth_tables
 
 SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
 """A run folder named after its row: fedavg-seed3."""
@@ -46,7 +47,7 @@ class Selection:
     """The runs to report on; how many more their studies plan; the targets and shares that these studies set.
 
     `baseline` is the row that the study compares with, where there is one study. `tuned` are the tables of points of
-    these studies' rows that have a grid.
+    these studies' rows that have a grid, `worth` those of what federation is worth. `own_targets`: a study sets them.
     """
 
     runs: Sequence[RunFolder]
@@ -55,12 +56,14 @@ class Selection:
     shares: Sequence[float]
     tuned: Sequence[TextTable] = ()
     baseline: str | None = None
+    worth: Sequence[TextTable] = ()
+    own_targets: bool = False
 
 
 def select_runs(folders: Sequence[Path]) -> Selection:
     """A study's folder stands for the runs that it has started, any other folder for one run."""
     runs: list[RunFolder] = []
-    tuned: list[TextTable] = []
+    tuned, worth, own_targets = list[TextTable](), list[TextTable](), False
     waiting, targets, shares, baselines = 0, set[float](), set[float](), list[str]()
     for folder in folders:
         if not (folder / STUDY).is_file():
@@ -73,12 +76,17 @@ def select_runs(folders: Sequence[Path]) -> Selection:
             raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; run it first")
         runs += begun
         tuned += [read_tuned(plan, row, folder).table() for row in plan.tuned]
+        if compared_rows(plan):
+            unfinished = {str(member): member.rounds for member in planned if not member.finished}
+            worth += worth_tables(Study(folder, plan, tuple(planned), unfinished))
+        own_targets |= "targets" in plan.model_fields_set
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}
         shares |= {*plan.shares}
         baselines.append(plan.against)
     baseline = baselines[0] if len(baselines) == 1 else None
-    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES), tuned, baseline)
+    chosen = sorted(targets or TARGETS), sorted(shares or SHARES)
+    return Selection(runs, waiting, *chosen, tuned, baseline, worth, own_targets)
 
 
 def _single_run(folder: Path) -> RunFolder:

@@ -21,6 +21,9 @@ def _lines(ledger: Ledger) -> Iterator[str]:
     yield from _family("rounds_total", "counter", "rounds that are in the ledger", [({}, len(rounds))])
     known = [row["accuracy"] for row in rounds if row["accuracy"] is not None]
     yield from _family("accuracy", "gauge", "accuracy when it was last measured", [({}, one) for one in known[-1:]])
+    values = [row["value"] for row in rounds if row["value"] is not None]
+    measured: list[Sample] = [({"name": ledger.measure}, one) for one in values[-1:]]
+    yield from _family("measure", "gauge", "the run's measure when it was last measured", measured)
     seconds: Counter[str] = Counter()
     for row in rounds:
         seconds.update(row["seconds"])

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.measures import rounds_to_target, spread, worst_mean
-from fedmerit.core.objectives import worst_value
+from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import direction, worst_value
 from fedmerit.core.state import SERVER
-from fedmerit.core.types import Vector
+from fedmerit.core.types import ACCURACY, Vector
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
 from fedmerit.study.metrics import audits_by_objective, known_of_clients
 
 PERCENTILES = ("p10", "p50", "p90")
 DIGITS = 6
-"""Significant digits of accuracies and other numbers about whole runs."""
+"""Significant digits of measures and other numbers about whole runs."""
 STEPS = 50
-"""The clients' final accuracies are kept as this many quantiles: each stands for 2 % of the clients."""
+"""The clients' final values are kept as this many quantiles: each stands for 2 % of the clients."""
 
 ByRound: TypeAlias = Mapping[int, float | None]
 Band: TypeAlias = list[Number]
@@ -31,13 +31,15 @@ Band: TypeAlias = list[Number]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A name and where it was measured: ("accuracy", ""), or an objective at the server, its median or worst client."""
+    """A name and where it was measured: ("value", ""), or an objective at the server, its median or worst client."""
 
     name: str
     at: str = ""
 
 
-ACCURACY = Metric("accuracy")
+VALUE = Metric("value")
+"""The page's measure, averaged over the clients' test rows."""
+LOSSES = ("training_loss", "validation_loss")
 OF_PRIVACY = (Metric("epsilon"), Metric("clip"))
 
 
@@ -46,12 +48,15 @@ class RunMetrics:
     """What was measured in one run; all of it is empty before the first evaluated round.
 
     `curves` has each metric by round, `reached` a line per target with the round in which each share of the clients
-    got there (None: never), `final` the distribution of the clients' last accuracies.
+    got there (None: never), `final` the distribution of the measure over the clients after the last round, `measured`
+    the number of clients where it is defined, and `losses` the final training and validation loss.
     """
 
     curves: Mapping[Metric, ByRound]
     reached: Sequence[Sequence[int | None]]
     final: Sequence[float]
+    measured: int = 0
+    losses: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +77,34 @@ class RunResult:
 
 
 def measure_run(
-    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float]
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float], measure: str
 ) -> RunMetrics:
-    """The metrics of a run, read from its ledger."""
-    tested, local = ledger.local_accuracy()
+    """The metrics of a run, read from its ledger, by the measure of the page."""
+    tested, local = ledger.local(measure)
     evaluated = [row for row in rounds if row["accuracy"] is not None]
     if not tested or not evaluated:
         return RunMetrics({}, [], [])
+    column, lower = "value" if measure == ledger.measure else ACCURACY, direction(measure) < 0
+    levels = dict(zip(PERCENTILES, zip(*map(percentiles, local), strict=True), strict=True))
     curves = {
-        **{Metric(name): {row["round"]: row[name] for row in evaluated} for name in (ACCURACY.name, *PERCENTILES)},
-        Metric("worst"): _by_round(tested, [worst_mean(row) for row in local]),
+        VALUE: {row["round"]: row[column] for row in evaluated},
+        **{Metric(name): _by_round(tested, values) for name, values in levels.items()},
+        Metric("worst"): _by_round(tested, [worst_mean(row, lower=lower) for row in local]),
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
         **dict(_audit_curves(ledger)),
     }
+    if measure != ACCURACY:
+        curves[Metric(ACCURACY)] = {row["round"]: row[ACCURACY] for row in evaluated}
     for metric in OF_PRIVACY:
         if all(row[metric.name] is not None for row in evaluated):
             curves[metric] = {row["round"]: row[metric.name] for row in evaluated}
-    reached = [[rounds_to_target(tested, local, target, share) for share in shares] for target in targets]
-    return RunMetrics(curves, reached, distribution(local[-1]))
+    reached = [[rounds_to_target(tested, local, target, share, lower=lower) for share in shares] for target in targets]
+    losses = {name: evaluated[-1][name] for name in LOSSES}
+    return RunMetrics(curves, reached, distribution(local[-1]), int((~np.isnan(local[-1])).sum()), losses)
 
 
 def distribution(local: Vector) -> list[float]:
-    """Quantiles of the clients' accuracies from the lowest to the highest; empty where none is known."""
+    """Quantiles of the measure over the clients, from the lowest to the highest; empty where it is not known."""
     known = local[~np.isnan(local)]
     middles = (np.arange(STEPS) + 0.5) / STEPS
     return np.quantile(known, middles, method="inverted_cdf").tolist() if len(known) else []
@@ -129,18 +140,20 @@ def shared_end(rows: Sequence[Sequence[RunResult]]) -> tuple[set[int | None], in
         return everybody, None
     if both := set.intersection(*finished):
         return both, None
-    rounds = [{*run.metrics.curves[ACCURACY]} for runs in tested for run in runs]
+    rounds = [{*run.metrics.curves[VALUE]} for runs in tested for run in runs]
     return everybody, max(set.intersection(*rounds), default=None)
 
 
-def row_data(runs: Sequence[RunResult], seeds: Container[int | None], end: int | None) -> dict[str, Any]:
+def row_data(
+    runs: Sequence[RunResult], seeds: Container[int | None], end: int | None, measure: str = ACCURACY
+) -> dict[str, Any]:
     """Costs of all runs of a row; curves of the given seeds; their best round, targets and clients at the round `end`.
 
     Before its own last round, the distribution of a run's clients is not known.
     """
     tested = [run.metrics for run in runs if run.metrics.curves and run.seed in seeds]
     last = math.inf if end is None else end
-    at_end = [run for run in tested if max(run.curves[ACCURACY]) <= last]
+    at_end = [run for run in tested if max(run.curves[VALUE]) <= last]
     final = zip(*(run.final for run in at_end), strict=True) if len(at_end) == len(tested) else ()
     return {
         "seeds": [run.seed for run in runs],
@@ -149,7 +162,10 @@ def row_data(runs: Sequence[RunResult], seeds: Container[int | None], end: int |
         "unfinished": sum(run.unfinished for run in runs),
         "tested": len(tested),
         "costs": {name: band([run.costs[name] for run in runs]) for name in runs[0].costs},
-        "best": _best(tested, last),
+        "best": _best(tested, last, measure),
+        "measured": [run.measured for run in tested],
+        "losses": {name: band([run.losses.get(name) for run in tested]) if tested else [None] for name in LOSSES},
+        "constant": _constant(runs),
         "curve": _mean_curves(tested),
         "final": [shorten(fmean(values), DIGITS) for values in final],
         "reached": [
@@ -183,7 +199,7 @@ def _mean_curves(runs: Sequence[RunMetrics]) -> dict[str, Any]:
     """Over the rounds that all runs have evaluated: a mean over fewer seeds would jump where one of them ends."""
     if not runs:
         return {"round": [], "measures": []}
-    rounds = sorted(set.intersection(*({*run.curves[ACCURACY]} for run in runs)))
+    rounds = sorted(set.intersection(*({*run.curves[VALUE]} for run in runs)))
     shared = [metric for metric in runs[0].curves if all(metric in run.curves for run in runs)]
     bands = [[band([run.curves[metric].get(index) for run in runs]) for index in rounds] for metric in shared]
     lines = [[list(line) for line in zip(*by_round, strict=True)] for by_round in bands]
@@ -196,13 +212,20 @@ def _mean_curves(runs: Sequence[RunMetrics]) -> dict[str, Any]:
     }
 
 
-def _best(runs: Sequence[RunMetrics], last: float) -> dict[str, Any] | None:
-    """The highest accuracy of each run up to the last round, and the rounds in which it was first reached."""
+def _constant(runs: Sequence[RunResult]) -> dict[str, Any] | None:
+    """The first note on a final model that is not better than a constant answer, and how many runs have one."""
+    notes = [group["texts"][0]["text"] for run in runs for group in run.events if group["kind"] == "constant"]
+    return {"text": notes[0], "runs": len(notes)} if notes else None
+
+
+def _best(runs: Sequence[RunMetrics], last: float, measure: str) -> dict[str, Any] | None:
+    """The best value of each run up to the last round, and the rounds in which it was first reached."""
     if not runs:
         return None
-    shown = [[item for item in run.curves[ACCURACY].items() if item[0] <= last] for run in runs]
-    best = [max(items, key=lambda item: item[1] or 0.0) for items in shown]
-    return {"accuracy": band([value for _, value in best]), "round": band([index for index, _ in best])}
+    shown = [[item for item in run.curves[VALUE].items() if item[0] <= last] for run in runs]
+    worst, sign = -math.inf, direction(measure)
+    best = [max(items, key=lambda item: worst if item[1] is None else sign * item[1]) for items in shown]
+    return {"value": band([value for _, value in best]), "round": band([index for index, _ in best])}
 
 
 def _count_events(runs: Sequence[RunResult]) -> list[dict[str, Any]]:

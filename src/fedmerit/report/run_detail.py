@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -11,6 +12,7 @@ import numpy as np
 
 from fedmerit.core.criteria.validated import validated_of
 from fedmerit.core.facts import SAMPLES
+from fedmerit.core.objectives import direction, is_share
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.state import SERVER
@@ -140,8 +142,16 @@ def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, An
     ]
     if not any(tried):
         return None
+    meta = ledger.meta()
+    by = (json.loads(meta.get("config", "{}")).get("run") or {}).get("measure") or judged_by(meta.get("recipe"))
     asked = [[row["exchanges"], row["evaluations"], row["tests"]] for row in rounds]
-    return {"tried": tried, "asked": asked, "by": judged_by(ledger.meta().get("recipe"))}
+    return {
+        "tried": tried,
+        "asked": asked,
+        "by": by,
+        "lower": by == "loss" or direction(by) < 0,
+        "format": "%" if is_share(by) else "",
+    }
 
 
 def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:

@@ -30,11 +30,13 @@ LONGEST_NAME = 20
 def json_line(record: Record) -> str:
     """One round for machines."""
     tested = record.evaluation
-    low, middle, high = (None, None, None) if tested is None else percentiles(tested.local)
+    low, middle, high = (None, None, None) if record.local is None else percentiles(record.local)
     return dump_json(
         {
             "round": record.index,
             "accuracy": None if tested is None else tested.accuracy,
+            "measure": record.measure,
+            "value": record.value,
             "p10": low,
             "p50": middle,
             "p90": high,
@@ -52,6 +54,7 @@ def json_line(record: Record) -> str:
             "bytes_up": record.bytes_up,
             "left_out": {str(client): reason for client, reason in record.dropped.items()},
             "seconds": sum(record.seconds.values()),
+            "notes": [note.text for note in record.notes],
         }
     )
 

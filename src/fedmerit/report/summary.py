@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
+from rich.markup import escape
 
-from fedmerit.core.measures import SHARES, rounds_to_target
+from fedmerit.core.measures import SHARES, TARGETS, rounds_to_target
+from fedmerit.core.objectives import direction, measure_label
 from fedmerit.core.state import SERVER
+from fedmerit.core.types import ACCURACY
 from fedmerit.errors import UserError
 from fedmerit.report.screen import list_table
 from fedmerit.store.ledger import Ledger
+from fedmerit.study.plan import target_text
+from fedmerit.study.text_table import number_text
 
 
-def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:
-    """The results of a run as plain values; None where a target was not reached."""
+def summary(ledger: Ledger, targets: Sequence[float] | None = None, *, or_equal: bool = False) -> dict[str, Any]:
+    """The results of a run as plain values; None where a target was not reached.
+
+    `targets` are values of the run's measure; default: `TARGETS`, and none for errors such as `mae`.
+    """
     rounds = [row for row in ledger.rounds() if row["accuracy"] is not None]
     if not rounds:
         raise UserError("the run has no evaluated round yet")
-    best = max(rounds, key=lambda row: row["accuracy"])
-    evaluated, local = ledger.local_accuracy()
+    measure, last = ledger.measure, rounds[-1]
+    known = [row for row in rounds if row["value"] is not None] or [last]
+    best = max(known, key=lambda row: direction(measure) * (row["value"] or 0.0))
+    evaluated, local = ledger.local()
+    lower = direction(measure) < 0
     reached = {
         str(target): {
-            str(share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal) for share in SHARES
+            str(share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal, lower=lower)
+            for share in SHARES
         }
-        for target in targets
+        for target in (targets if targets is not None else () if lower else TARGETS)
     }
-    last = rounds[-1]
     return {
         "rounds": last["round"],
         "clients": len(ledger.names()),
-        **{key: last[key] for key in ("accuracy", "p10", "p50", "p90")},
-        "best": {"round": best["round"], "accuracy": best["accuracy"]},
+        "measure": measure,
+        "measured_clients": int((~np.isnan(local[-1])).sum()),
+        **{key: last[key] for key in ("value", "accuracy", "p10", "p50", "p90")},
+        "best": {"round": best["round"], "value": best["value"]},
+        **{key: last[key] for key in ("training_loss", "validation_loss")},
+        "constant": [event.text for event in ledger.events(last["round"]) if event.kind == "constant"],
         "epsilon": ledger.rounds()[-1]["epsilon"],
         "clip": ledger.rounds()[-1]["clip"],
         "bytes_down": sum(row["bytes_down"] for row in ledger.rounds()),
@@ -53,6 +69,24 @@ def size_text(size: int) -> str:
     ('2.3 kB', '1.4 MB')
     """
     return f"{size / 1e3:.1f} kB" if size < 1e5 else f"{size / 1e6:.1f} MB"
+
+
+def value_text(result: Mapping[str, Any]) -> str:
+    """The measure, with the number of clients where it is defined, if that is not all; then accuracy.
+
+    >>> value_text({"measure": "auc", "value": 0.724, "accuracy": 0.9567, "measured_clients": 6, "clients": 8})
+    'AUC 0.7240 over 6 of 8 clients, accuracy 0.9567'
+    """
+    over = f" over {result['measured_clients']} of {result['clients']} clients"
+    first = f"{measure_label(result['measure'])} {number_text(result['value'], 4)}"
+    first += over * (0 < result["measured_clients"] < result["clients"])
+    return first if result["measure"] == ACCURACY else f"{first}, accuracy {number_text(result['accuracy'], 4)}"
+
+
+def loss_text(result: Mapping[str, Any]) -> str:
+    """Training and validation loss of the final model, as far as they are known."""
+    known = [(name, result[f"{name}_loss"]) for name in ("training", "validation")]
+    return ", ".join(f"{name} loss {value:.4f}" for name, value in known if value is not None)
 
 
 def _groups(ledger: Ledger) -> dict[str, Any] | None:
@@ -86,11 +120,15 @@ def _search(ledger: Ledger) -> dict[str, Any] | None:
 
 def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     """The same as text and tables; a dash where a target was not reached."""
+    label, best = measure_label(result["measure"]), result["best"]
+    local = " ".join(number_text(result[key], 3) for key in ("p10", "p50", "p90"))
     yield (
-        f"{result['rounds']} rounds, {result['clients']} clients: accuracy {result['accuracy']:.4f} "
-        f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); "
-        f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
+        f"{result['rounds']} rounds, {result['clients']} clients: {value_text(result)} "
+        f"(best {number_text(best['value'], 4)} in round {best['round']}); local {label} 10/50/90 %: {local}"
     )
+    if losses := loss_text(result):
+        yield losses
+    yield from (f"[bold red]WARNING: {escape(text)}[/]" for text in result["constant"])
     down, up = (size_text(result[way]) for way in ("bytes_down", "bytes_up"))
     yield f"{down} down, {up} up, {result['seconds']:.1f} s"
     if result["epsilon"] is not None:
@@ -114,8 +152,14 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
             f"{groups['bytes'] / 1e6:.1f} MB"
         )
     rows = [
-        (f"{float(target):.0%}", *("-" if index is None else str(index) for index in cells.values()))
+        (_target(target, result["measure"]), *("-" if index is None else str(index) for index in cells.values()))
         for target, cells in result["rounds_to_target"].items()
     ]
-    header = ("target", *(f"{share:.0%}" for share in SHARES))
-    yield list_table("rounds until this share of devices is above the target", header, rows)
+    if rows:
+        header = ("target", *(f"{share:.0%}" for share in SHARES))
+        yield list_table("rounds until this share of devices is better than the target", header, rows)
+
+
+def _target(target: str, measure: str) -> str:
+    """A target without the word above or below."""
+    return target_text(float(target), measure).partition(" ")[2]

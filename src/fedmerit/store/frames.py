@@ -48,7 +48,7 @@ def run_frame(ledger: Ledger, name: str) -> Frame:
 
 
 def _rounds(ledger: Ledger) -> Iterator[Line]:
-    """A line per round: accuracy, percentiles, bytes, seconds in all and by stage."""
+    """A line per round: accuracy, the run's measure (value), its percentiles, bytes, seconds in all and by stage."""
     for row in ledger.rounds():
         stages = row.pop("seconds")
         by_stage = {f"seconds {stage}": value for stage, value in stages.items()}
@@ -117,7 +117,7 @@ def _events(ledger: Ledger) -> Iterator[Line]:
 
 
 FRAMES: Mapping[str, tuple[Sequence[str], Callable[[Ledger], Iterator[Line] | Columns]]] = {
-    "rounds": (("round", "accuracy", "p10", "p50", "p90", "bytes_down", "bytes_up", "seconds"), _rounds),
+    "rounds": (("round", "accuracy", "value", "p10", "p50", "p90", "bytes_down", "bytes_up", "seconds"), _rounds),
     "clients": (("round", "client", "name", "correct", "size", "accuracy"), _clients),
     "weights": (("round", "client", "name", "weight", "score", "group"), _weights),
     "rewards": (("round", "client", "name", "entries", "bytes", "accepted", "before", "after", "reason"), _rewards),

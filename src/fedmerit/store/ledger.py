@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sqlite3
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from fedmerit.core.facts import EPOCHS
 from fedmerit.core.host import Release
+from fedmerit.core.objectives import direction
 from fedmerit.core.parts import PAIRS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, PairDistances, Record, remember_facts
-from fedmerit.core.types import ClientId, Matrix, Vector
+from fedmerit.core.types import ACCURACY, ClientId, Matrix, Vector
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.ledger_tables import (
@@ -39,6 +41,8 @@ from fedmerit.store.ledger_tables import (
     release_hash,
 )
 
+MEASURE = "measure"
+"""The key of `meta` for what the run is judged by, where that is not accuracy."""
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a reader of a damaged ledger may run into."""
 
@@ -236,12 +240,19 @@ class Ledger:
         )
         return int(self._db.execute(query, (client,)).fetchone()[0])
 
-    def best_accuracy(self) -> float:
-        """The highest accuracy so far; -1 before the first."""
-        return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
+    @property
+    def measure(self) -> str:
+        """What the run is judged by: the name of an objective."""
+        return self.meta().get(MEASURE, ACCURACY)
+
+    def is_best(self, record: Record) -> bool:
+        """Whether a new round is better than all so far, by the measure."""
+        best, value = ("min", "<") if direction(record.measure) < 0 else ("max", ">")
+        query = f"SELECT ? {value} coalesce({best}(value), ?) FROM rounds"
+        return bool(self._db.execute(query, (record.value, -direction(record.measure) * math.inf)).fetchone()[0])
 
     def validated(self) -> list[float]:
-        """The accuracies on validation rows so far, of a run that may stop by them."""
+        """The measure on validation rows so far, of a run that may stop by it."""
         query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
         return [value for (value,) in self._db.execute(query)]
 
@@ -369,6 +380,20 @@ class Ledger:
         """Every client's local tests after a round as (round, client, correct, size), by round and client."""
         query = "SELECT round, client, correct, size FROM evaluations WHERE round > ? ORDER BY round, client"
         yield from self._db.execute(query, (after,))
+
+    def local(self, measure: str | None = None) -> tuple[list[int], Matrix]:
+        """The evaluated rounds, and the measure at each client (rounds x clients; NaN where it is undefined)."""
+        if (measure or self.measure) == ACCURACY:
+            return self.local_accuracy()
+        rounds = [index for (index,) in self._db.execute("SELECT DISTINCT round FROM evaluations ORDER BY round")]
+        places, table = (
+            {index: row for row, index in enumerate(rounds)},
+            np.full((len(rounds), len(self.names())), np.nan),
+        )
+        query = "SELECT round, client, value FROM audits WHERE objective = ? AND client >= 0 AND value NOT NULL"
+        for index, client, value in self._db.execute(query, (measure or self.measure,)):
+            table[places[index], client] = value
+        return rounds, table
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""

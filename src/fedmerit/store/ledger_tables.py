@@ -29,7 +29,7 @@ from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError, FolderError
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -43,10 +43,12 @@ CREATE TABLE rounds (
     tests INTEGER NOT NULL,          -- how often a client tested one of them
     groups INTEGER NOT NULL, cut REAL,   -- how many there were; the distance that kept them apart
     quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
-    accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
+    accuracy REAL,                   -- NULL where the round was not evaluated
+    value REAL, p10 REAL, p50 REAL, p90 REAL,   -- the run's measure: mean over test rows, percentiles over clients
     epsilon REAL,                    -- the privacy spent so far; NULL without an account
     clip REAL,                       -- the length that privacy cut updates to; NULL without it
-    validation REAL,                 -- accuracy on the clients' validation rows; NULL where nothing stops by it
+    validation REAL,                 -- the measure on the clients' validation rows; NULL where nothing stops by it
+    training_loss REAL, validation_loss REAL,   -- of the final model, on all clients' rows; NULL before the last round
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
     seconds TEXT NOT NULL            -- JSON object: stage -> seconds
 );
@@ -146,7 +148,7 @@ def round_rows(record: Record) -> list[Row]:
     """The round as a whole."""
     evaluation, groups, weighting = record.evaluation, record.groups, record.weighting
     searched = record.search if weighting else None
-    p10, p50, p90 = (None, None, None) if evaluation is None else percentiles(evaluation.local)
+    p10, p50, p90 = (None, None, None) if record.local is None else percentiles(record.local)
     return [
         {
             "priority": json.dumps(record.priority),
@@ -160,12 +162,15 @@ def round_rows(record: Record) -> list[Row]:
             "cut": groups.cut if groups else None,
             "quality": searched.quality if searched else None,
             "accuracy": None if evaluation is None else evaluation.accuracy,
+            "value": record.value,
             "p10": p10,
             "p50": p50,
             "p90": p90,
             "epsilon": record.epsilon,
             "clip": record.numbers.get("clip"),
             "validation": record.validation,
+            "training_loss": record.numbers.get("training_loss"),
+            "validation_loss": record.numbers.get("validation_loss"),
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "seconds": json.dumps(dict(record.seconds)),

@@ -23,8 +23,9 @@ from fedmerit.config.schema import Config, dump_config, flatten, load_config, ma
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.system import instruction_set, processor
+from fedmerit.core.types import ACCURACY
 from fedmerit.errors import FolderError
-from fedmerit.store.ledger import Ledger
+from fedmerit.store.ledger import MEASURE, Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
@@ -67,11 +68,13 @@ def make_folder(
     device: str = "",
     *,
     draw_seed: int | None = None,
+    measure: str = ACCURACY,
 ) -> None:
     """A folder with configuration and empty ledger; it appears whole or not at all.
 
     A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
-    train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds.
+    train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds. `measure` is
+    what the run is judged by.
     """
     check_new(out)
     try:
@@ -86,6 +89,7 @@ def make_folder(
         meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
         meta |= {DEVICE: device} if device else {}
         meta |= {} if draw_seed is None else {DRAW_SEED: str(draw_seed)}
+        meta |= {} if measure == ACCURACY else {MEASURE: measure}
         Ledger.create(part / LEDGER, names, meta).close()
         part.rename(out)
     except BaseException:
@@ -94,15 +98,15 @@ def make_folder(
 
 
 def new_ledger(
-    out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int, device: str
+    out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int, device: str, measure: str
 ) -> Ledger:
     """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
     form = part_to_json(recipe)
     if out is None:
-        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
+        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs), MEASURE: measure})
     run = config.run.model_dump(mode="json", exclude={"workers", "memory"})
     settings = {"recipe": json.loads(form), "run": run, "train": {"epochs": epochs}}
-    make_folder(Path(out), json.dumps(settings), names, form, device)
+    make_folder(Path(out), json.dumps(settings), names, form, device, measure=measure)
     return Ledger.open(Path(out) / LEDGER, write=True)
 
 

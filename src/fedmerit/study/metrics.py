@@ -10,26 +10,17 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
-from fedmerit.core.objectives import ERRORS
+from fedmerit.core.objectives import ERRORS, direction
 from fedmerit.core.state import SERVER
-from fedmerit.core.types import ClientId, Vector
+from fedmerit.core.types import ACCURACY, ClientId, Vector
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger
 
 Better: TypeAlias = Literal["higher", "lower"]
-METRICS: Mapping[str, Better] = {
-    "accuracy": "higher",
-    "best": "higher",
-    "p10": "higher",
-    "p50": "higher",
-    "p90": "higher",
-    "worst": "higher",
-    "variance": "lower",
-    "bytes_down": "lower",
-    "bytes_up": "lower",
-    "seconds": "lower",
-}
-"""Metrics of every run, and which direction is better; `read_metrics` adds audits."""
+OF_MEASURE = ("best", "p10", "p50", "p90", "worst")
+"""Metrics in the unit of the run's measure, which say nothing of the direction that is better."""
+COSTS = ("variance", "bytes_down", "bytes_up", "seconds")
+"""Metrics for which lower is better, whatever the measure."""
 
 GAPS = ("parity", "opportunity", "odds", "calibration")
 """Objectives that are 1 minus a gap between groups."""
@@ -37,11 +28,15 @@ GAPS = ("parity", "opportunity", "odds", "calibration")
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """Metrics of a run by name, rounds to each (target, share) or None if not reached, and its curve by round."""
+    """Metrics of a run by name, rounds to each (target, share) or None if not reached, and its curve by round.
+
+    `local` has the measure of each client after the last evaluated round, by name.
+    """
 
     values: dict[str, float]
     reached: dict[tuple[float, float], int | None]
     curve: list[Line]
+    local: dict[str, float]
 
 
 def read_metrics(
@@ -49,17 +44,19 @@ def read_metrics(
 ) -> RunMetrics:
     """Compute the metrics of a run, finished or not; NaN if it has no evaluated round yet.
 
-    `targets` are accuracies; `shares` are the shares of the clients that must be above them (`rounds_to_target`).
+    `targets` are values of the measure; `shares` are the shares of the clients that must be better than them
+    (`rounds_to_target`).
     """
-    rounds = ledger.rounds()
-    evaluated, local = ledger.local_accuracy()
+    rounds, measure = ledger.rounds(), ledger.measure
+    evaluated, local = ledger.local()
+    lower = direction(measure) < 0
     curve = [
-        {key: row[key] for key in ("round", "accuracy", "p10", "p50", "p90")}
+        {"round": row["round"], measure: row["value"], **{key: row[key] for key in ("p10", "p50", "p90")}}
         for row in rounds
         if row["accuracy"] is not None
     ]
     reached = {
-        (target, share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal)
+        (target, share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal, lower=lower)
         for target in targets
         for share in shares
     }
@@ -69,26 +66,41 @@ def read_metrics(
         "seconds": sum(sum(row["seconds"].values()) for row in rounds),
     }
     last = local[-1] if len(evaluated) else np.full(1, np.nan)
-    return RunMetrics(_accuracies(curve) | _over_clients(last) | costs | dict(_audits(ledger)), reached, curve)
+    accuracy = {ACCURACY: next((row[ACCURACY] for row in reversed(rounds) if row[ACCURACY] is not None), math.nan)}
+    by_name = dict(zip(ledger.names(), last.tolist(), strict=False))
+    of_measure = accuracy | _values(curve, measure) | _over_clients(last, lower)
+    return RunMetrics(of_measure | costs | dict(_audits(ledger, measure)), reached, curve, by_name)
 
 
-def better(metric: str) -> Better:
-    """Whether higher or lower is better; for audits, `gap NAME` is lower and `audit NAME` higher, except for errors."""
+def metric_names(measure: str) -> tuple[str, ...]:
+    """Metrics of every run with this measure, which is the first; `read_metrics` adds audits."""
+    return (*dict.fromkeys((measure, ACCURACY)), *OF_MEASURE, *COSTS)
+
+
+def better(metric: str, measure: str = ACCURACY) -> Better:
+    """Whether higher or lower is better; for audits, `gap NAME` is lower and `audit NAME` higher, except for errors.
+
+    >>> better("p10", "auc"), better("p10", "mae"), better("audit mae")
+    ('higher', 'lower', 'lower')
+    """
     kind, _, name = metric.partition(" ")
-    return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
+    objective = measure if metric in OF_MEASURE else name or metric
+    return "lower" if metric in COSTS or kind == "gap" or objective in ERRORS else "higher"
 
 
-def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
-    if not curve:
-        return {"accuracy": math.nan, "best": math.nan, "best_round": math.nan}
-    best = max(curve, key=lambda row: row["accuracy"])
-    return {"accuracy": curve[-1]["accuracy"], "best": best["accuracy"], "best_round": best["round"]}
+def _values(curve: Sequence[Line], measure: str) -> dict[str, float]:
+    """The measure after the last evaluated round, and its best value."""
+    known = [line for line in curve if line[measure] is not None]
+    if not known:
+        return {measure: math.nan, "best": math.nan, "best_round": math.nan}
+    best = max(known, key=lambda line: direction(measure) * line[measure])
+    return {measure: known[-1][measure], "best": best[measure], "best_round": best["round"]}
 
 
-def _over_clients(local: Vector) -> dict[str, float]:
-    """Percentiles, mean of the worst tenth and variance of the accuracies, over clients with test rows."""
+def _over_clients(local: Vector, lower: bool) -> dict[str, float]:
+    """Percentiles, mean of the worst tenth and variance of the measure, over clients where it is defined."""
     levels = dict(zip(("p10", "p50", "p90"), percentiles(local), strict=True))
-    return levels | {"worst": worst_mean(local), "variance": spread(local) ** 2}
+    return levels | {"worst": worst_mean(local, lower=lower), "variance": spread(local) ** 2}
 
 
 def audits_by_objective(
@@ -106,14 +118,19 @@ def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, 
     return {client: value for client, value in values.items() if client != SERVER and value is not None}
 
 
-def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
-    """The last audit: the server's value if it has rows, else the mean over clients; a gap is 1 - value."""
+def _audits(ledger: Ledger, measure: str) -> Iterator[tuple[str, float]]:
+    """The last audit: the server's value if it has rows, else the mean over clients; a gap is 1 - value.
+
+    A measure that only clients audit is left out, for it is a metric already; accuracy is audited only on request.
+    """
     audits = audits_by_objective(ledger)
     last_round = max((index for by_round in audits.values() for index in by_round), default=0)
     last = {name: by_round[last_round] for name, by_round in audits.items() if last_round in by_round}
     has_server = any(SERVER in values for values in last.values())
     for name, values in last.items():
         server = values.get(SERVER)
+        if name == measure != ACCURACY and server is None:
+            continue
         audited = ([] if server is None else [server]) if has_server else [*known_of_clients(values).values()]
         mean, metric = float(np.mean(audited)) if audited else math.nan, audit_metric(name)
         yield metric, 1 - mean if metric.startswith("gap ") else mean

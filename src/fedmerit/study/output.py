@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedmerit.core.objectives import measure_label
 from fedmerit.engine.logs import log_format, write_log
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
@@ -26,15 +27,16 @@ from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.workers import Ended, OnStep, Played, Step
 
-QUIET = ("initial",)
-"""Kinds of events that are not shown."""
+QUIET = ("initial", "constant")
+"""Kinds of events that are not shown, or are part of the first table."""
 
-STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks", "tuning")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "worth", "events", "attacks", "tuning")
 
 WITHOUT = {
     "reached": "it has no targets",
     "saved": "it has only one row, or no targets",
     "tuning": "no row has a grid",
+    "worth": "it has no row `alone` or `pooled`; set references = true",
     "attacks": "no row has attackers",
 }
 """Why a table of a study may be empty."""
@@ -90,8 +92,8 @@ def _state(step: Step) -> str:
     if isinstance(answer, Ended):
         how = "stopped" if answer.stopped else f"failed: {answer.error}" if answer.error else "done"
         return f"{step.member} {how}"
-    accuracy = "" if answer.accuracy is None else f" accuracy {answer.accuracy:.4f}"
-    return f"{step.member}, round {answer.round}{accuracy}"
+    value = "" if answer.value is None else f" {measure_label(answer.measure)} {answer.value:.4f}"
+    return f"{step.member}, round {answer.round}{value}"
 
 
 def ending(study: Study) -> Iterator[RenderableType]:
@@ -129,11 +131,13 @@ def as_json(study: Study) -> str:
             "reached": _records(study.reached),
             "metrics": _records(study.metrics),
             "attacks": _records(study.attacks),
+            "measure": study.measure,
+            "worth": _records(study.worth),
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
             "tuning_seeds": study.plan.tune.seeds if study.tunings else [],
             "tuned": {
-                row: {"by": tuned.tune.measure, "best": tuned.best, "edges": tuned.edges, "notes": list(tuned.notes)}
+                row: {"by": tuned.by, "best": tuned.best, "edges": tuned.edges, "notes": list(tuned.notes)}
                 for row, tuned in study.tunings.items()
             },
             "tuning": _records(study.tuning),

@@ -15,10 +15,13 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from fedmerit.config.attack import AttackConfig, Attacks
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, Section, flatten, load_config, make_config, override, read_toml, validate
+from fedmerit.config.task import TABLE
 from fedmerit.core.measures import SHARES, TARGETS
+from fedmerit.core.objectives import direction, is_share, measure_label
+from fedmerit.core.types import ACCURACY
 from fedmerit.errors import ConfigError, UnknownName, UserError
 from fedmerit.study.grid import config_of, make_grid, parse_grid, point_name, point_values, points, value_text
-from fedmerit.study.metrics import Better, audit_metric, better
+from fedmerit.study.metrics import OF_MEASURE, audit_metric
 
 SHARED = ("run",)
 """What all rows have in common: seeds, rounds and the draw of clients."""
@@ -27,13 +30,15 @@ SAME_DATA = ("data", "source", "model", "label", "target", "tolerance")
 
 Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
-Target: TypeAlias = Annotated[float, Field(ge=0, le=1, strict=True)]
+Target: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(gt=0, le=1, strict=True)]
 
 MOST_SEEDS = 10_000
 ROUNDS = "rounds"
-MEASURES = ("accuracy", "best", "p10", "p50", "p90", "worst", ROUNDS)
-"""What rows can be tuned by; audits of the runs come on top, as `audit NAME` or `gap NAME`."""
+REFERENCES = {"alone": "standalone", "pooled": "pooled"}
+"""Rows that show what federation is worth, and their recipes."""
+MEASURES = (ACCURACY, *OF_MEASURE, ROUNDS)
+"""What rows can be tuned by, in addition to the measure of the runs and their audits, `audit NAME` or `gap NAME`."""
 
 
 def seed_list(first: int) -> BeforeValidator:
@@ -61,9 +66,13 @@ class TuneConfig(Section):
     seeds: Annotated[tuple[Seed, ...], seed_list(101)] = Field(
         (101, 102, 103, 104, 105), description="the tuning seeds, or how many: 5 stands for 101..105"
     )
-    by: str = Field("", description="what the best point is best in; default: rounds where a target is set")
-    target: Target | None = Field(None, description="target accuracy, for rounds")
-    share: Share | None = Field(None, description="share of the devices that have to be above the target; default: 0.5")
+    by: str = Field(
+        "", description="what the best point is best in; default: rounds where a target is set, else the runs' measure"
+    )
+    target: Target | None = Field(None, description="target of the measure, for rounds")
+    share: Share | None = Field(
+        None, description="share of the devices that have to be better than the target; default: 0.5"
+    )
 
     @field_validator("by")
     @classmethod
@@ -78,29 +87,24 @@ class TuneConfig(Section):
             raise ConfigError("tuning has at least one seed; set seeds = 5, or seeds = [101, 102]")
         _check_unique("tuning seeds", self.seeds)
         if self.measure == ROUNDS and self.target is None:
-            raise ConfigError("tuning by rounds needs a target accuracy, such as target = 0.75; got none")
+            raise ConfigError("tuning by rounds needs a target, such as target = 0.75; got none")
         if self.measure != ROUNDS and (self.target, self.share) != (None, None):
             raise ConfigError(
-                f"target and share have no effect in tuning by {self.measure}; remove them, or set by = 'rounds'"
+                f"target and share have no effect in tuning by {self.measure or 'the measure'}; remove them, or set "
+                "by = 'rounds'"
             )
         return self
 
     @property
     def measure(self) -> str:
-        """What the best point is best in."""
-        return self.by or (ROUNDS if self.target is not None else "accuracy")
+        """What the best point is best in; empty: the measure of the runs."""
+        return self.by or (ROUNDS if self.target is not None else "")
 
-    @property
-    def better(self) -> Better:
-        """Which way the measure is better."""
-        return "lower" if self.measure == ROUNDS else better(self.measure)
-
-    @property
-    def about(self) -> str:
-        """The measure in words."""
+    def about(self, measure: str) -> str:
+        """What the best point is best in, in words; `measure` is that of the runs."""
         if self.target is None:
-            return self.measure
-        return f"rounds until {self.share or 0.5:.0%} of the devices are above {self.target:.0%}"
+            return self.measure or measure_label(measure)
+        return f"rounds until {self.share or 0.5:.0%} of the devices are {target_text(self.target, measure)}"
 
 
 class Row(Section):
@@ -176,10 +180,12 @@ class Plan(Section):
         tuple(range(1, 11)), description="the seeds of every row, or their number: 10 stands for 1..10"
     )
     baseline: str = Field("", description="the row that others are compared with; default: the first")
-    targets: tuple[Target, ...] = Field(TARGETS, description="target accuracies for rounds to target")
-    shares: tuple[Share, ...] = Field(SHARES, description="shares of the devices that have to be above a target")
+    targets: tuple[Target, ...] = Field(
+        TARGETS, description="targets of the measure, for rounds to target; default for errors such as mae: none"
+    )
+    shares: tuple[Share, ...] = Field(SHARES, description="shares of the devices that have to be better than a target")
     or_equal: Annotated[bool, Field(strict=True)] = Field(
-        False, description="count devices that are at a target, not only those above it"
+        False, description="count devices that are at a target, not only those better than it"
     )
     base: dict[str, Any] = Field(
         {}, description="what all rows share, as in a configuration: [base.task] ..., or the path of one"
@@ -190,6 +196,12 @@ class Plan(Section):
         description="attacks, with the keys of [task.attack]; each row is also run under each of them",
     )
     tune: TuneConfig = Field(TuneConfig(), description="how rows with a grid are tuned, see [tune]")
+    references: Annotated[bool, Field(strict=True)] | None = Field(
+        None,
+        description="add the rows `alone`, in which each client trains on its own rows, and `pooled`, with all rows in "
+        "one place, to say what federation is worth; default: for tables without attack, [privacy], grid, timeout and "
+        "early stopping",
+    )
     rows: tuple[Row, ...] = Field(alias="row", description="the rows, see [[row]]")
 
     @field_validator("rows")
@@ -202,7 +214,9 @@ class Plan(Section):
             raise ConfigError(
                 f"{both[0]} sets task.attack, and [[attack]] sets it for every row; leave one of the two out"
             )
-        return (*rows, *(_attacked(row, attack) for attack in attacks for row in rows))
+        crossed = (*rows, *(_attacked(row, attack) for attack in attacks for row in rows))
+        wanted = info.data.get("references")
+        return (*crossed, *_references(rows)) if (_fits(info.data, rows) if wanted is None else wanted) else crossed
 
     @model_validator(mode="after")
     def _check_plan(self) -> Self:
@@ -218,6 +232,12 @@ class Plan(Section):
             raise UnknownName("row as baseline", self.against, [row.name for row in self.rows])
         for row in self.rows:
             _check_row(self, row)
+        measure = self.config(self.rows[0], self.seeds[0]).run.measure or ACCURACY
+        largest = max((*self.targets, self.tune.target or 0))
+        if direction(measure) > 0 and largest > 1:
+            raise ConfigError(
+                f"targets of {measure} must be at most 1 (got {largest:g}); for targets of an error set run.measure"
+            )
         _check_tune(self)
         return self
 
@@ -244,7 +264,14 @@ class Plan(Section):
         base, tune = self._values(row), self.tune
         rows = [{"name": f"{row.name}: {point_name(point)}", **point_values(base, point)} for point in points(row.grid)]
         targets = [] if tune.target is None else [tune.target]
-        values = {"seeds": tune.seeds, "targets": targets, "shares": [tune.share or 0.5], "base": base, "row": rows}
+        values = {
+            "seeds": tune.seeds,
+            "targets": targets,
+            "shares": [tune.share or 0.5],
+            "base": base,
+            "row": rows,
+            "references": False,
+        }
         return Plan.model_validate({"name": f"{row.name}: tuning", **values})
 
     def _values(self, row: Row) -> dict[str, Any]:
@@ -252,6 +279,32 @@ class Plan(Section):
         own = {} if row.recipe is None else {"recipe": row.recipe}
         changed = {key: values.get(key, {}) | part for key, part in (("train", row.train), ("task", row.task)) if part}
         return values | own | {"train": values.get("train", {})} | changed
+
+
+def target_text(target: float, measure: str) -> str:
+    """What a device has to be for a target.
+
+    >>> target_text(0.75, "accuracy"), target_text(2.5, "mae")
+    ('above 75%', 'below MAE 2.5')
+    """
+    side = "above" if direction(measure) > 0 else "below"
+    return f"{side} {target:.0%}" if is_share(measure) else f"{side} {measure_label(measure)} {target:g}"
+
+
+def _references(rows: Sequence[Row]) -> list[Row]:
+    """The reference rows that a plan does not have yet."""
+    recipes = {(row.recipe or {}).get("name") for row in rows}
+    return [Row(name=name, recipe={"name": recipe}) for name, recipe in REFERENCES.items() if recipe not in recipes]
+
+
+def _fits(plan: Mapping[str, Any], rows: Sequence[Row]) -> bool:
+    """Whether reference rows are added where the plan does not say: they run on this table without further settings."""
+    base = plan.get("base", {})
+    task, run, train = (base.get(name) or {} for name in ("task", "run", "train"))
+    changed = any(row.tune is not None or row.task or row.train for row in rows) or plan.get("attacks")
+    needs_more = "privacy" in base or "attack" in task or "algorithm" in train or run.keys() & {"stop", "wait"}
+    data = task.get("data")
+    return (isinstance(data, list) or str(data).startswith(TABLE)) and not changed and not needs_more
 
 
 def _attacked(row: Row, attack: AttackConfig) -> Row:
@@ -297,7 +350,7 @@ def _check_tune(plan: Plan) -> None:
             f"{', '.join(map(str, both))} in both; set other seeds in [tune]"
         )
     audits = plan.config(plan.tuned[0], plan.seeds[0]).run.audit
-    if plan.tune.measure not in (*MEASURES, *map(audit_metric, audits)):
+    if plan.tune.measure not in ("", *MEASURES, *map(audit_metric, audits)):
         raise ConfigError(
             f"tuning by {plan.tune.measure!r} needs that objective in run.audit; choose from "
             f"{', '.join(map(audit_metric, audits)) or 'no audit: run.audit is empty'}"

@@ -10,14 +10,16 @@ from importlib import import_module
 from pathlib import Path
 
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.objectives import direction
 from fedmerit.core.system import cores
+from fedmerit.core.types import ACCURACY
 from fedmerit.engine.finished import Run
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
 from fedmerit.study.attacks import attack_frame, read_attack_metrics, read_success
-from fedmerit.study.metrics import METRICS, RunMetrics, read_metrics
+from fedmerit.study.metrics import RunMetrics, metric_names, read_metrics
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.study_folder import (
     BEST,
@@ -34,6 +36,7 @@ from fedmerit.study.study_folder import (
 from fedmerit.study.tuning import Tuned
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
 from fedmerit.study.workers import OnStep, Workers, run_all
+from fedmerit.study.worth import worth_frame
 
 
 def compare(
@@ -79,8 +82,9 @@ def compare(
         if not member.begun:
             new.setdefault(member.row, member.config)  # the first seed, whose data the first run also needs
     with Workers(remaining[0].config) as workers:
-        if new:
-            workers.check(new)
+        measure = next((_measure(run) for run in (*points, *members(plan, out)) if run.begun), "")
+        checked = workers.check(new) if new else ""
+        measure = measure or checked
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
@@ -89,12 +93,12 @@ def compare(
                 make_folder(place)
                 (place / BEST).unlink(missing_ok=True)
                 write_plan(plan.tuning(row), place)
-            failed = run_all(workers, points, jobs, on_step) if points else {}
+            failed = run_all(workers, points, jobs, on_step, measure=measure) if points else {}
             for row in to_tune:
                 read_tuned(plan, row, out).write_best()
             undecided = [row.name for row in plan.tuned if best_config(plan, row, out) is None]
             ready = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
-            failed |= run_all(workers, ready, jobs, on_step, log) if ready else {}
+            failed |= run_all(workers, ready, jobs, on_step, log, measure) if ready else {}
     return replace(Study.load(out), failed=failed)
 
 
@@ -113,7 +117,8 @@ class Study:
     unfinished  runs that are not finished, and the number of rounds that each has
     failed      runs that failed in this call of `compare`, and the reason
 
-    The frames are `compared`, `metrics`, `reached`, `curves`, `events`, `attacks` and `tuning` (docs/compare.md).
+    The frames are `compared`, `metrics`, `reached`, `curves`, `worth`, `events`, `attacks` and `tuning`
+    (docs/compare.md).
 
     >>> from fedmerit.study.plan import make_plan
     >>> make_folder(Path("runs/study"))
@@ -158,6 +163,18 @@ class Study:
         return self.runs[0].config.run.rounds
 
     @cached_property
+    def measure(self) -> str:
+        """What the runs are judged by: an objective, the same in all runs."""
+        begun = (_measure(run) for run in self.runs if run.begun)
+        return next(begun, self.runs[0].config.run.measure or ACCURACY)
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """Targets of the measure; an error has none unless the plan sets them."""
+        default = "targets" not in self.plan.model_fields_set
+        return () if default and direction(self.measure) < 0 else self.plan.targets
+
+    @cached_property
     def tunings(self) -> Mapping[str, Tuned]:
         """The tuning of each row that has a grid, finished or not."""
         return {row.name: read_tuned(self.plan, row, self.folder) for row in self.plan.tuned}
@@ -171,7 +188,7 @@ class Study:
 
     @cached_property
     def metrics(self) -> Frame:
-        """A line per started run: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
+        """A line per started run: measure, accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
         Runs with attackers also have the metrics of `fedmerit.study.attacks`.
         """
@@ -181,7 +198,7 @@ class Study:
             | metrics.values
             for run, metrics in self._metrics
         )
-        columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round")
+        columns = ("row", "seed", "finished", "rounds", *metric_names(self.measure), "best_round")
         return make_frame(lines, columns).astype({"finished": bool})
 
     def _played(self, run: Member, metrics: RunMetrics) -> int:
@@ -204,9 +221,9 @@ class Study:
 
     @cached_property
     def curves(self) -> Frame:
-        """A line per run and evaluated round: accuracy and percentiles over clients."""
+        """A line per run and evaluated round: the measure and its percentiles over clients."""
         lines = ({"row": run.row, "seed": run.seed} | line for run, metrics in self._metrics for line in metrics.curve)
-        return make_frame(lines, ("row", "seed", "round", "accuracy", "p10", "p50", "p90"))
+        return make_frame(lines, ("row", "seed", "round", self.measure, "p10", "p50", "p90"))
 
     @cached_property
     def compared(self) -> Frame:
@@ -214,13 +231,26 @@ class Study:
 
         The measure `rounds` is rounds to `target` for a `share` of the clients (NaN: the mean over the shares).
         """
-        metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
+        metrics = [
+            *metrics_of_runs(self.metrics, self.plan, self.measure),
+            *rounds_metrics(self.reached, self.plan, self.targets),
+        ]
         return compare_rows(metrics, self.plan.against)
 
     @cached_property
     def attacks(self) -> Frame:
         """A line per row with attackers: accuracy, accuracy lost to the attack, success of the attackers."""
         return attack_frame(self.plan, self.metrics)
+
+    @cached_property
+    def worth(self) -> Frame:
+        """A line per client and reference row (`alone`, `pooled`): the measure of both, and the gain."""
+        return worth_frame(self)
+
+    @cached_property
+    def local(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
+        """The measure of each client after the last round, by row and seed."""
+        return {(run.row, run.seed): metrics.local for run, metrics in self._metrics}
 
     @cached_property
     def events(self) -> Frame:
@@ -237,7 +267,7 @@ class Study:
         for run in self.runs:
             if run.begun:
                 with open_ledger(run.folder) as ledger:
-                    read = read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
+                    read = read_metrics(ledger, self.targets, self.plan.shares, or_equal=self.plan.or_equal)
                     if run.config.task.attack:
                         read.values.update(read_attack_metrics(ledger, run.config, read_success(run.success)))
                     yield run, read
@@ -258,6 +288,11 @@ def read_study(plan: Plan, folder: Path) -> Study:
     runs = tuple(members(plan, folder))
     _check_runs(runs)
     return Study(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
+
+
+def _measure(run: Member) -> str:
+    with open_ledger(run.folder) as ledger:
+        return ledger.measure
 
 
 def _events(run: Member) -> Frame:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core.seeds import derive
-from fedmerit.engine.loop import tests_one_model
+from fedmerit.engine.measure import tests_one_model
 from fedmerit.errors import FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.model_files import read_model

@@ -6,30 +6,33 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fedmerit.core.objectives import measure_label
+from fedmerit.core.types import ACCURACY
 from fedmerit.store.frames import Frame
 from fedmerit.study.attacks import attack_tables
-from fedmerit.study.metrics import better
-from fedmerit.study.plan import ROUNDS
+from fedmerit.study.metrics import OF_MEASURE, better
+from fedmerit.study.plan import ROUNDS, target_text
 from fedmerit.study.statistics import ALPHA, LEVEL, seeds_for_p
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, SAME, TOO_FEW, effect_cells
+from fedmerit.study.worth import worth_tables
 
 NO_STAR = (NOISE, SAME, TOO_FEW)
-OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
 
 def summary_table(study: Study) -> TextTable:
-    """Compare rows by final accuracy: difference to the baseline, interval, p and verdict."""
-    lines = _lines_of(study, "accuracy")
-    header = ("row", "accuracy", "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
+    """Compare rows by the final measure: difference to the baseline, interval, p and verdict."""
+    lines, label = _lines_of(study, study.measure), measure_label(study.measure)
+    header = ("row", label, "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
     rows = [(line["row"], number_text(line["mean"], 4), *effect_cells(line, 4)) for line in lines]
     title = (
-        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} seeds; paired "
+        f"{study.plan.name}: {label} after {study.horizon} rounds, mean over {len(study.plan.seeds)} seeds; paired "
         f"difference to {study.plan.against}"
     )
-    below = (*_p_note(study, lines), *_unfinished_notes(study))
-    return TextTable(title, header, tuple(rows), below, _best([lines]), _spreads([_deviations(study, "accuracy", 4)]))
+    below = (*_constant_notes(study), *_p_note(study, lines), *_unfinished_notes(study))
+    spreads = _spreads([_deviations(study, study.measure, 4)])
+    return TextTable(title, header, tuple(rows), below, _best([lines]), spreads)
 
 
 def metric_tables(study: Study) -> Iterator[TextTable]:
@@ -38,8 +41,9 @@ def metric_tables(study: Study) -> Iterator[TextTable]:
     The paired difference is in brackets, with a star if its interval excludes 0.
     """
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
-    below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
-    yield _metric_table(study, "other measures", OTHER_METRICS, costs, below)
+    below = f"worst: mean of the worst tenth of the clients; variance: of {measure_label(study.measure)} over clients"
+    accuracy = () if study.measure == ACCURACY else (ACCURACY,)
+    yield _metric_table(study, "other measures", (*accuracy, *OF_MEASURE, "variance"), costs, below)
     audits = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
     if audits:
         errors = " and an error" * any(better(name) == "lower" for name in audits if name.startswith("audit "))
@@ -65,11 +69,11 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
     no standard deviation.
     """
     shares = sorted(study.plan.shares)
-    for target in study.plan.targets:
+    for target in study.targets:
         lines = [_lines_of(study, ROUNDS, target, share) for share in shares]
         columns = [list(map(_rounds, of_rows)) for of_rows in lines]
-        above = "at or above" if study.plan.or_equal else "above"
-        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}, mean"
+        above = f"{'at or ' * study.plan.or_equal}{target_text(target, study.measure)}"
+        title = f"{study.plan.name}: rounds until a share of the devices is {above}, mean"
         below = f"in brackets: rounds saved against {study.plan.against}; >: some seed did not reach it in time"
         header = ("row", *(f"{share:.0%}" for share in shares))
         rows = tuple(zip(study.rows, *columns, strict=True))
@@ -79,9 +83,9 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
 
 def saved_table(study: Study) -> TextTable:
     """Make the table of rounds saved, mean over the shares of devices: interval, p and verdict for each target."""
-    lines = [line for target in study.plan.targets for line in _lines_of(study, ROUNDS, target)]
+    lines = [line for target in study.targets for line in _lines_of(study, ROUNDS, target)]
     rows = [
-        (line["row"], f"{line['target']:.0%}", *effect_cells(line, 2, sign=-1))
+        (line["row"], target_text(line["target"], study.measure).partition(" ")[2], *effect_cells(line, 2, sign=-1))
         for line in lines
         if line["row"] != study.plan.against
     ]
@@ -92,8 +96,9 @@ def saved_table(study: Study) -> TextTable:
 
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "compared": lambda study: iter((summary_table(study), *metric_tables(study))),
+    "worth": worth_tables,
     "reached": reached_tables,
-    "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 and study.plan.targets else []),
+    "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 and study.targets else []),
     "tuning": lambda study: (tuned.table() for tuned in study.tunings.values()),
     "attacks": lambda study: attack_tables(study.plan.name, study.attacks),
 }
@@ -139,7 +144,7 @@ def _best(columns: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[tuple[int
     """
     best: set[tuple[int, int]] = set()
     for place, lines in enumerate(columns, 1):
-        signs = [-1 if line["measure"] == ROUNDS or better(line["measure"]) == "lower" else 1 for line in lines]
+        signs = [-1 if line["better"] == "lower" else 1 for line in lines]
         bounds = [line["censored"] > 0 for line in lines]
         means = [math.nan if b else s * line["mean"] for s, b, line in zip(signs, bounds, lines, strict=True)]
         distinct = {mean for mean in means if not math.isnan(mean)}
@@ -176,6 +181,14 @@ def _rounds(line: Mapping[str, Any]) -> str:
     """Format the mean over seeds and, in brackets, the rounds saved."""
     mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1)
     return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({number_text(-line['difference'], 1, '+')})"
+
+
+def _constant_notes(study: Study) -> Iterator[str]:
+    """State which rows have a final model that is not better than a constant answer."""
+    events = study.events[study.events["kind"] == "constant"]
+    for row, of_row in events.groupby("row", sort=False):
+        seeds = f"{of_row['seed'].nunique()} of {len(study.plan.seeds)} seeds"
+        yield f"WARNING: {row}, in {seeds}: {of_row.iloc[0]['text']}"
 
 
 def _p_note(study: Study, lines: list[dict[str, Any]]) -> Iterator[str]:

@@ -34,15 +34,23 @@ class Tuned:
     tune: TuneConfig
     study: Study
 
+    @property
+    def by(self) -> str:
+        """What the best point is best in."""
+        return self.tune.measure or self.study.measure
+
     @cached_property
     def ranked(self) -> list[int]:
         """The points in the order of the measure's mean over the seeds, best first.
 
-        Ties are broken by the higher mean accuracy, then by the earlier point. Points without a value are last.
+        Ties are broken by the better measure of the runs, then by the earlier point. Points without a value are last.
         """
-        sign = -1 if self.tune.better == "higher" else 1
-        values, accuracy = self._metric(self.tune.measure).values, self._metric("accuracy").values
-        keys = [(_last_if_unknown(sign * values[name]), _last_if_unknown(-accuracy[name])) for name in self.study.rows]
+        metrics = [self._metric(name) for name in (self.by, self.study.measure)]
+        signs = [-1 if metric.better == "higher" else 1 for metric in metrics]
+        keys = [
+            tuple(_last_if_unknown(sign * one.values[name]) for sign, one in zip(signs, metrics, strict=True))
+            for name in self.study.rows
+        ]
         return sorted(range(len(keys)), key=keys.__getitem__)
 
     @property
@@ -66,7 +74,7 @@ class Tuned:
     def points(self) -> Frame:
         """A line per point, best first: seeds, mean, paired difference to the best, verdict."""
         order = [self.study.rows[place] for place in self.ranked]
-        frame = compare_rows([self._metric(self.tune.measure)], order[0]).set_index("row").loc[order]
+        frame = compare_rows([self._metric(self.by)], order[0]).set_index("row").loc[order]
         frame.loc[order[0], "verdict"] = "" if self.study.unfinished else CHOSEN
         names = [point_name(points(self.row.grid)[place]) for place in self.ranked]
         return frame.reset_index(drop=True).assign(row=self.row.name, point=names)
@@ -90,14 +98,15 @@ class Tuned:
 
     def table(self) -> TextTable:
         """Make a table of the points, best first, with the paired difference to the best."""
-        digits = 2 if self.tune.measure == ROUNDS else 4
+        digits = 2 if self.by == ROUNDS else 4
         rows = []
         for line in self.points.to_dict("records"):
             mean = f"{'>' * (line['censored'] > 0)}{number_text(line['mean'], digits)}"
             effect = ("", "") if line["verdict"] == CHOSEN else effect_cells(line, digits)[:2]
             rows.append((line["point"], mean, *effect, line["verdict"]))
-        title = f"{self.row.name}: tuned by {self.tune.about} on seeds {seeds_text(self.tune.seeds)}"
-        header = ("point", self.tune.measure, "difference", f"{LEVEL:.0%} interval", "verdict")
+        about = self.tune.about(self.study.measure)
+        title = f"{self.row.name}: tuned by {about} on seeds {seeds_text(self.tune.seeds)}"
+        header = ("point", self.by, "difference", f"{LEVEL:.0%} interval", "verdict")
         return TextTable(title, header, tuple(rows), tuple(self.notes))
 
     def write_best(self) -> None:
@@ -105,7 +114,7 @@ class Tuned:
         if self.best is None or self.config is None:
             return
         head = [
-            f"# The best point of a grid, by {self.tune.about}: {point_name(self.best)}",
+            f"# The best point of a grid, by {self.tune.about(self.study.measure)}: {point_name(self.best)}",
             *(f"#   {key}: {', '.join(map(value_text, values))}" for key, values in self.row.grid.items()),
             f"# Tuned on seeds {', '.join(map(str, self.tune.seeds))}; report results on other seeds.",
         ]
@@ -115,9 +124,11 @@ class Tuned:
         """A metric of every point over the finished runs; a missed target counts as the horizon."""
         study = self.study
         if name == ROUNDS:
-            return list(rounds_metrics(study.reached, study.plan))[-1]  # a tuning has one target and one share
+            return list(rounds_metrics(study.reached, study.plan, study.targets))[
+                -1
+            ]  # a tuning has one target and one share
         finished = study.metrics[study.metrics["finished"]].reindex(columns=["row", "seed", name])
-        return Metric(name, by_row(finished, name, study.plan))
+        return Metric(name, by_row(finished, name, study.plan), measure=study.measure)
 
     def __repr__(self) -> str:
         best = "not decided" if self.best is None else point_name(self.best)

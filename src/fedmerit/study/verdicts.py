@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fedmerit.core.types import Vector
+from fedmerit.core.types import ACCURACY, Vector
 from fedmerit.store.frames import Frame, Line, make_frame
-from fedmerit.study.metrics import METRICS, Better, better
+from fedmerit.study.metrics import Better, better, metric_names
 from fedmerit.study.plan import ROUNDS, Plan
 from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
 from fedmerit.study.text_table import number_text
@@ -40,11 +40,12 @@ class Metric:
     target: float = math.nan
     share: float = math.nan
     missed: Mapping[str, Vector] = field(default_factory=dict)
+    measure: str = ACCURACY
 
     @property
     def better(self) -> Better:
-        """Which way is better."""
-        return "lower" if self.name == ROUNDS else better(self.name)
+        """Which way is better; for percentiles and the like this depends on the `measure` of the runs."""
+        return "lower" if self.name == ROUNDS else better(self.name, self.measure)
 
 
 def compare_rows(metrics: Sequence[Metric], baseline: str) -> Frame:
@@ -52,21 +53,21 @@ def compare_rows(metrics: Sequence[Metric], baseline: str) -> Frame:
     return make_frame([line for metric in metrics for line in _lines(metric, baseline)], COLUMNS)
 
 
-def metrics_of_runs(metrics: Frame, plan: Plan) -> Iterator[Metric]:
+def metrics_of_runs(metrics: Frame, plan: Plan, measure: str) -> Iterator[Metric]:
     """The metrics in a study's `metrics`, audits included, over its finished runs."""
     finished = metrics[metrics["finished"]]
     audits = [name for name in metrics.columns if name.startswith(("gap ", "audit "))]
-    for name in [*METRICS, *audits]:
-        yield Metric(name, by_row(finished, name, plan))
+    for name in [*metric_names(measure), *audits]:
+        yield Metric(name, by_row(finished, name, plan), measure=measure)
 
 
-def rounds_metrics(reached: Frame, plan: Plan) -> Iterator[Metric]:
+def rounds_metrics(reached: Frame, plan: Plan, targets: Sequence[float]) -> Iterator[Metric]:
     """Rounds to target, restricted to the horizon: for each target the mean over the shares, then each share."""
     watched = reached.assign(
         restricted=restricted(reached["rounds"].to_numpy(), reached["horizon"].to_numpy()),
         missed=reached["rounds"].isna(),
     )
-    for target in plan.targets:
+    for target in targets:
         by_share = [_rounds_metric(watched, target, share, plan) for share in plan.shares]
         mean = {row.name: np.mean([metric.values[row.name] for metric in by_share], axis=0) for row in plan.rows}
         missed = {row.name: np.mean([metric.missed[row.name] for metric in by_share], axis=0) for row in plan.rows}

@@ -23,6 +23,7 @@ from fedmerit.config.schema import Config, TaskConfig
 from fedmerit.core.state import Record
 from fedmerit.core.system import quarter_of_ram
 from fedmerit.engine.loop import Stopping
+from fedmerit.engine.measure import default_measure
 from fedmerit.engine.preflight import check_config
 from fedmerit.engine.run import GIB, resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunFailed, RunStopped, UserError
@@ -42,10 +43,11 @@ STOP = "stop"
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A worker's message that a round is finished; `accuracy` is None if the round was not evaluated."""
+    """A worker's message that a round is finished; `value` is None if the round was not evaluated."""
 
     round: int
-    accuracy: float | None
+    measure: str
+    value: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,13 @@ class Ended:
     error       why it failed; "" if it did not
     user_error  whether the user can fix the error
     stopped     whether the study stopped it
+    measure     what a check found to fit the labels
     """
 
     error: str = ""
     user_error: bool = False
     stopped: bool = False
+    measure: str = ""
 
 
 Answer: TypeAlias = Played | Ended
@@ -127,19 +131,20 @@ class Workers:
         """The number of cores of the current runs."""
         return sum(worker.cores for worker in self._workers)
 
-    def start(self, member: Member, config: Config, cores: int, log: Sequence[str] = ()) -> None:
-        """Start or resume a run in an idle worker."""
+    def start(self, member: Member, config: Config, cores: int, log: Sequence[str] = (), measure: str = "") -> None:
+        """Start or resume a run in an idle worker; `measure` is what the study judges by."""
         worker = self._idle()
         worker.member, worker.cores = member, cores
-        worker.send(partial(_run, member, config, tuple(log)))
+        worker.send(partial(_run, member, config, tuple(log), measure))
 
-    def check(self, rows: Mapping[str, Config]) -> None:
-        """Raise an error if a row does not fit its data, before the first run starts."""
+    def check(self, rows: Mapping[str, Config]) -> str:
+        """Raise an error if a row does not fit its data, before a run starts; return the first row's measure."""
         worker = self._idle()
         worker.send(partial(_check, rows))
         answer = worker.receive()
         if isinstance(answer, Ended) and answer.error:
             raise (ConfigError if answer.user_error else RunFailed)(answer.error)
+        return answer.measure if isinstance(answer, Ended) else ""
 
     def steps(self) -> list[Step]:
         """The events since the last call; waits up to PATIENCE seconds for one."""
@@ -177,9 +182,16 @@ class Workers:
 
 
 def run_all(
-    workers: Workers, members: Sequence[Member], jobs: int, on_step: OnStep | None, log: Sequence[str] = ()
+    workers: Workers,
+    members: Sequence[Member],
+    jobs: int,
+    on_step: OnStep | None,
+    log: Sequence[str] = (),
+    measure: str = "",
 ) -> dict[str, str]:
     """Execute all runs on at most `jobs` cores, logged to these sinks; return the reason of each failed run.
+
+    All runs are judged by `measure`: rows whose labels attackers flip could have another default.
 
     After Ctrl-C, wait until every current run has finished its round, then raise `RunStopped`.
     """
@@ -192,7 +204,7 @@ def run_all(
                 workers.stop()
             while waiting and workers.busy_cores + waiting[0][1] <= jobs:
                 member, number = waiting.popleft()
-                workers.start(member, _with_cores(member.config, number, jobs), number, log)
+                workers.start(member, _with_cores(member.config, number, jobs), number, log, measure)
             for step in workers.steps():
                 if isinstance(step.answer, Ended):
                     ended[str(step.member)] = step.answer
@@ -238,7 +250,7 @@ class JobContext:
         return self.data[2]
 
 
-Job: TypeAlias = Callable[[JobContext], None]
+Job: TypeAlias = Callable[[JobContext], str | None]
 
 
 def work(connection: Connection) -> None:
@@ -266,40 +278,44 @@ def _listen(context: JobContext, jobs: SimpleQueue[Job]) -> None:
 
 def _do(job: Job, context: JobContext) -> Ended:
     try:
-        job(context)
+        measure = job(context)
     except RunStopped:
         return Ended(stopped=True)
     except FedmeritError as error:
         return Ended(str(error), user_error=isinstance(error, UserError))
     except Exception as error:  # a user's task may raise anything, which fails its run and not the study
         return Ended(f"{type(error).__name__}: {error}")
-    return Ended()
+    return Ended(measure=measure or "")
 
 
-def _check(rows: Mapping[str, Config], context: JobContext) -> None:
-    """Check that every row fits its data; data that rows share is loaded once."""
+def _check(rows: Mapping[str, Config], context: JobContext) -> str:
+    """Check that every row fits its data, and return the first row's measure; data that rows share is loaded once."""
+    measure = ""
     for name, config in rows.items():
         try:
-            check_config(config, context.load(config))
+            task = context.load(config)
+            check_config(config, task)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
+        measure = measure or config.run.measure or default_measure(task.learner, task.federation)
+    return measure
 
 
-def _run(member: Member, config: Config, log: tuple[str, ...], context: JobContext) -> None:
+def _run(member: Member, config: Config, log: tuple[str, ...], measure: str, context: JobContext) -> None:
     """Start or resume a run, and stop it after a round if the study is stopped.
 
     At the end, measure the success of its attackers, if clients share one model.
     """
 
     def report(record: Record) -> None:
-        context.connection.send(Played(record.index, record.evaluation.accuracy if record.evaluation else None))
+        context.connection.send(Played(record.index, record.measure, record.value))
         if context.stop.is_set() and record.index < config.run.rounds:
             raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
 
     if member.begun:
         run = resume(member.folder, config, report, context.load, log)
     else:
-        run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed)
+        run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed, measure=measure)
     run.ledger.close()
     if not member.complete:
         write_success(member.success, attack_success(context.load(config), run.model))

@@ -11,6 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
+
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import NODES, TABLE
@@ -119,6 +121,22 @@ class Task:
     centre: Centre | None = None
     attackers: Attackers = NOBODY
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether one client holds all training rows."""
+        return int(np.count_nonzero(self.federation.train.sizes)) == 1
+
+    def pooled(self) -> Task:
+        """Return the task with all training rows at client 0, for the recipe `pooled`; test rows stay."""
+        if self.attackers.members:
+            raise ConfigError("pooled: all rows are in one place, where no client can attack; remove task.attack")
+        data, rows = self.federation, len(self.federation.train.y)
+        offsets = np.full(len(data.train.offsets), rows)
+        offsets[0] = 0
+        note = f"pooled: all {rows:,} training rows are in one place, recorded as {data.names[0]}"
+        train = replace(data.train, offsets=offsets)
+        return replace(self, federation=replace(data, train=train, report=(*data.report, note)))
+
     def client(self, client: ClientId) -> ClientHalf:
         """Return one client's half, as views of its rows."""
         return ClientHalf(self.federation.client(client), self.learner, self.attackers.of(client))
@@ -164,7 +182,8 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
     learner = make_learner(config.task, config.train, federation.encoder)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
-    return Task(federation, learner, centre_of(config.task), attackers)
+    task = Task(federation, learner, centre_of(config.task), attackers)
+    return task.pooled() if config.recipe.name == "pooled" else task
 
 
 def make_server(config: Config) -> ServerSetup:

@@ -166,6 +166,30 @@ class OneModel:
         return Tested(evaluation, audit(objectives, model, host))
 
 
+@part("models", "pooled")
+class PooledModel:
+    """Train one model on the rows of all clients in one place: what a federation could reach with all data.
+
+    A simulation moves all training rows to client 0, which trains in every round; test rows stay with their clients.
+
+    >>> PooledModel().needs
+    frozenset({'pooled rows'})
+    """
+
+    gives: ClassVar[Words] = frozenset({"shared model", "server model", "shared test"})
+    needs: ClassVar[Words] = frozenset({"pooled rows"})
+    why: ClassVar[Mapping[str, str]] = {
+        "pooled rows": "all rows are in one place only in a simulation, with recipe.name = 'pooled' in `fedmerit run`",
+        "accounted": "it has no clients to protect; use a recipe with one model",
+    }
+    start, group, move, send_rewards = keep_first_model, all_together, move_shared, no_rewards
+    training_mode, test = OneModel.training_mode, OneModel.test
+
+    def assign(self, clients: Sequence[ClientId], view: View) -> Assignment:
+        """Let client 0 train, whichever clients were selected."""
+        return Assignment((view.model,), {0: 0})
+
+
 @part("models", "local")
 class LocalModel:
     """Train the shared model w and, with the same number of steps, a local model v per client [Ditto, Alg. 1].

@@ -99,13 +99,13 @@ class Backtracking:
 
         def ask(places: Sequence[int]) -> list[Answer]:
             evaluator.ask(places, before=reference is None and evaluator.before is None)
-            threshold = evaluator.before.accuracy if evaluator.before is not None else reference
-            qualities = [evaluator.evaluations[place].accuracy for place in places]
+            threshold = evaluator.before.quality if evaluator.before is not None else reference
+            qualities = [evaluator.evaluations[place].quality for place in places]
             return [Answer(quality, threshold is not None and quality >= threshold) for quality in qualities]
 
         place = self.pick(range(len(evaluator)), ask)
-        accuracy = evaluator.evaluations[place].accuracy
-        return evaluator.choice(place, None if np.isnan(accuracy) else accuracy)
+        quality = evaluator.evaluations[place].quality
+        return evaluator.choice(place, None if np.isnan(quality) else quality)
 
     def pick(self, candidates: Sequence[T], ask: AskClients[T]) -> T:
         """Return the first acceptable candidate, or the best if none is acceptable or `orders` is "all".
@@ -120,4 +120,4 @@ class Backtracking:
             good = next((candidate for candidate, answer in tried if answer.good), None)
             if good is not None and self.orders != "all":
                 return good
-        return max(tried, key=lambda pair: -1.0 if np.isnan(pair[1].quality) else pair[1].quality)[0]
+        return max(tried, key=lambda pair: -np.inf if np.isnan(pair[1].quality) else pair[1].quality)[0]

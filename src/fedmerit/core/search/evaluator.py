@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import overload
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.models.shared import Job
+from fedmerit.core.objectives import Objective, direction
 from fedmerit.core.search.search import Candidate, CandidateResult, Choice, SearchReport
 from fedmerit.core.server.server import Batch, MixingOptimizer, mix
 from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName
@@ -79,6 +80,8 @@ class CandidateEvaluator:
             answers = self._clients.evaluate(models, self._on, clients, losses=losses)
             for bound in self._bounds:
                 answers = [bound(answer) for answer in answers]
+            if (measure := self._view.host.measure) is not None:
+                answers = [self._with_values(*pair, measure) for pair in zip(models, answers, strict=True)]
             client_count = len(self._clients.judges() if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1
@@ -92,6 +95,15 @@ class CandidateEvaluator:
                 self.evaluations[place] = evaluation
                 self.exchange_of.setdefault(place, self.exchanges)
 
+    def _with_values(self, model: Model, answer: Evaluation, measure: Objective) -> Evaluation:
+        """Add the measure at each client that answered; errors with a minus, so that higher is better."""
+        asked = [int(client) for client in np.flatnonzero(answer.sizes)]
+        audited = self._clients.audit(model, [measure], personal=False, on=self._on, clients=asked)
+        values = np.full(len(answer.sizes), np.nan)
+        for client, of_client in audited.items():
+            values[client] = direction(measure.name) * of_client[measure.name]
+        return replace(answer, values=values)
+
     def choice(self, place: int, quality: float | None = None) -> Choice:
         """Return the choice of a candidate, with the results of all of them."""
         results = [self._result(i, one, i == place) for i, one in enumerate(self._job.candidates) if one.weights]
@@ -103,7 +115,9 @@ class CandidateEvaluator:
 
     def _result(self, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:
         evaluation = self.evaluations.get(place)
-        quality = None if evaluation is None else evaluation.accuracy if evaluation.losses is None else evaluation.loss
+        by_loss = evaluation is not None and evaluation.losses is not None
+        sign = 1 if self._view.host.measure is None else direction(self._view.host.measure.name)
+        quality = None if evaluation is None else evaluation.loss if by_loss else sign * evaluation.quality
         return CandidateResult(candidate.label, candidate.same, quality, self.exchange_of.get(place), chosen)
 
     def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:

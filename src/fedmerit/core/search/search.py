@@ -80,7 +80,8 @@ class Candidate:
 class CandidateResult:
     """Result of a candidate in a search, and its exchange; None if it was not tested.
 
-    `quality` is the accuracy on the clients that tested it, or their mean loss if the search uses the loss.
+    `quality` is the accuracy on the clients that tested it, their mean loss if the search uses the loss, or the
+    measure of the run if one is set.
     """
 
     weighting: str
@@ -94,7 +95,7 @@ class CandidateResult:
 class SearchReport:
     """Candidates that a search tried, and the cost: models sent, client tests, bytes, seconds.
 
-    `quality` is the accuracy by which it decided; None if it is not known exactly.
+    `quality` is the accuracy by which it decided, or the measure of the run (errors with a minus); None if unknown.
     """
 
     results: tuple[CandidateResult, ...] = ()

@@ -88,7 +88,8 @@ class StepSearch:
         if len(evaluator) == 1:
             return evaluator.choice(0)
         places = range(len(evaluator))
-        evaluator.ask(places, job.cohort.ids, before=True, losses=self.by == "loss")
+        by_loss = self.by == "loss" and job.view.host.measure is None
+        evaluator.ask(places, job.cohort.ids, before=True, losses=by_loss)
         assert evaluator.before is not None  # requested above
         gains = [self.gain(evaluator.before, evaluator.evaluations[place]) for place in places]
         return evaluator.choice(self.pick(gains))
@@ -96,6 +97,9 @@ class StepSearch:
     def gain(self, before: Evaluation, candidate: Evaluation) -> float:
         """Median gain over the clients that answered; NaN if nobody did, or if losses are unknown."""
         answered = (before.sizes > 0) & (candidate.sizes > 0)
+        if before.values is not None and candidate.values is not None:
+            gains = (candidate.values - before.values)[answered]
+            return float(np.nanmedian(gains)) if not np.isnan(gains).all() else math.nan
         values = [self._per_row(one, answered) for one in (before, candidate)]
         return float(np.median(values[1] - values[0])) if answered.any() else math.nan
 

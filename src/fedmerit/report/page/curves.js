@@ -4,18 +4,16 @@
 const linesOf = (row, { name, at }) =>
   row.curve.measures.find((each) => each.name === name && each.at === at)?.lines ?? null;
 
-// Over the seeds where there are several; of one run the accuracy has the band of its clients.
+// Over the seeds where there are several; of one run the measure has the band of its clients.
 function bandOf(row, measure) {
   const lines = linesOf(row, measure);
   if (lines.length > 1) return { low: lines[1], high: lines[2], of: `range over ${row.tested} seeds` };
-  if (measure.name !== "accuracy" || measure.at) return null;
+  if (measure.name !== "value" || measure.at) return null;
   const mark = (name) => linesOf(row, { name, at: "" })[0];
   return { low: mark("p10"), high: mark("p90"), of: "10th to 90th percentile of clients" };
 }
 
 const CURVES = new Map(); // panel -> what shows it again
-
-const formatted = (value, format) => (format === "%" ? accuracyText(value) : fourText(value));
 
 function curvesPanel(id, measures) {
   const off = new Set(); // "line 0", "band 2": what the legend has switched off

@@ -2,6 +2,7 @@
 
 const LIVE = document.documentElement.dataset.live === "yes"; // from a server, while runs go on
 const DATA = JSON.parse(await inflated("data"));
+const MEASURE = DATA.measure; // what runs are judged by: { name, label, lower, format }
 const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
 const RUNS = DATA.runs.map((run, index) => ({ ...run, index, ...called(run, index) }));
 const SHOWN = RUNS.filter(({ index }) => LIVE || $(`run-${index}`)); // the others did not fit into the file

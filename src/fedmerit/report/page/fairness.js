@@ -1,7 +1,7 @@
 // Fairness: the accuracy of the worst clients, the spread over clients, and the audits of the model.
 
 const SPREAD = [
-  { ...mark("worst", "worst tenth", "worst tenth of the clients"), axis: "mean accuracy of the worst tenth" },
+  { ...mark("worst", "worst tenth", "worst tenth of the clients"), axis: `mean ${MEASURE.label} of the worst tenth` },
   { ...mark("spread", "standard deviation", "spread over clients"), axis: "standard deviation over clients" },
 ];
 const WHERE = new Map([
@@ -21,7 +21,7 @@ function auditMeasures() {
   return [...found.values()];
 }
 
-const AUDITED = "Audits measure the model: 1 is best, except for the error mae, where 0 is best.";
+const AUDITED = "Audits measure the model: 1 is best, except for the errors mae and log_loss, where 0 is best.";
 
 function showFairness() {
   const audits = auditMeasures();
@@ -40,7 +40,7 @@ function showFinal() {
   $("fairness-tables").replaceChildren(...(some.length ? tables : []).map(([name, found]) => scrollBox(name, found)));
 }
 
-// The clients' accuracies from the lowest to the highest: the flatter the line, the fairer.
+// The clients' values from the lowest to the highest: the flatter the line, the fairer.
 function drawFinal(rows) {
   const line = (row) => ({
     x: [...row.final, 0].map((_, i) => i / row.final.length), // from edge to edge of each step
@@ -48,18 +48,18 @@ function drawFinal(rows) {
     name: flat(row.label),
     mode: "lines",
     line: { color: rowColour(row.index), width: 2.5, dash: rowDash(row.index), shape: "hv" },
-    hovertemplate: "%{y:.2%}",
+    hovertemplate: MEASURE.format ? "%{y:.2%}" : "%{y:.4g}",
   });
   const places = { range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], tickformat: ".0%" };
-  const share = { ...places, title: titled("share of the clients, sorted by accuracy") };
+  const share = { ...places, title: titled(`share of the clients, sorted by ${MEASURE.label}`) };
   const hover = { unifiedhovertitle: { text: "%{x:.0%} of the clients are at or below" } };
-  const height = percentAxis(rows.flatMap((row) => row.final));
+  const height = MEASURE.format ? percentAxis(rows.flatMap((row) => row.final)) : { tickformat: "~g" };
   draw($("final-plot"), rows.map(line), {
     height: 300,
     margin: { l: 8, r: 24, t: 8, b: 8 }, // room for half of the last tick's text
     hovermode: "x unified",
     xaxis: axis({ ...share, ...hover, automargin: true }),
-    yaxis: axis({ ...height, title: titled("local accuracy"), automargin: true }),
+    yaxis: axis({ ...height, title: titled(`local ${MEASURE.label}`), automargin: true }),
   });
 }
 
@@ -67,7 +67,7 @@ function spreadTable(rows) {
   const value = (row, measure) => known(linesOf(row, measure), (lines) => rangeCell(endOf(row, lines), measure.format));
   const shown = [...SPREAD, ...ACCURACY.slice(1)];
   const lines = rows.map((row) => [[swatch(row), brief(row.label)], ...shown.map((measure) => value(row, measure))]);
-  const caption = "Local accuracy of the clients";
+  const caption = `Local ${MEASURE.label} of the clients`;
   return [caption, table(caption, ["row", ...shown.map(({ short }) => short)], lines, (i) => i > 0)];
 }
 

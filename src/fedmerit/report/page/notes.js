@@ -24,6 +24,7 @@ const KINDS = new Map([
   ["privacy-void", "noise from the run's seed: no privacy"],
   ["stranger", "nodes with an unknown name"],
   ["stale", "replies that came after their round"],
+  ["constant", "a final model that is not better than one answer for all"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 

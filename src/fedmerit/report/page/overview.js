@@ -1,6 +1,8 @@
 // Overview: the title, what is compared, and the results of each row.
 
-const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "sent", "time"];
+const FIGURES = [
+  ...[MEASURE.label, "best", "10th percentile", "rounds", "clients", "seed", "recipe", "loss", "sent", "time"],
+];
 const NOISE = "A difference between single runs can be noise: use several seeds.";
 
 function swatch(row) {
@@ -8,6 +10,7 @@ function swatch(row) {
 }
 
 function showHeader() {
+  showWarnings();
   const single = RUNS.length === 1;
   const one = `Who got what weight in ${shorten(ROWS[0].label, 40)}, and why`;
   $("title").textContent = single ? one : clean(DATA.verdict?.text ?? comparedText());
@@ -15,6 +18,17 @@ function showHeader() {
   const attack = DATA.attack && !DATA.verdict ? `${clean(DATA.attack)}.` : "";
   const compared = single || !DATA.verdict ? "" : `${comparedText()}.`;
   $("lead").textContent = [taskText(), attack, compared, ROWS.length > 1 ? differText() : "", versionText()].join(" ");
+}
+
+// A model that always gives the same answer, or is not better than one, must not pass for a success.
+function showWarnings() {
+  const some = ROWS.filter((row) => row.constant);
+  const text = ({ label, constant, runs }) => {
+    const of = runs.length > 1 ? ` (${constant.runs} of ${plural(runs.length, "run")})` : "";
+    return el("li", el("strong", `${shorten(label)}${of}: `), clean(constant.text));
+  };
+  $("warnings").hidden = !some.length;
+  $("warnings").replaceChildren(el("ul", some.map(text)));
 }
 
 const comparedText = () => `${plural(ROWS.length, "row")} compared in ${plural(RUNS.length, "run")}`;
@@ -99,24 +113,32 @@ function endOf(row, lines) {
 }
 
 function figureCells(row) {
-  const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(row, lines), "%"));
+  const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(row, lines), MEASURE.format));
   return [
     [swatch(row), brief(row.label, 26)],
-    el("strong", end("accuracy")),
+    el("strong", end("value")),
     known(row.best, bestCell),
     end("p10"),
     roundsCell(row),
     String(row.clients),
     seedsText(row.seeds),
     [known(row.recipe, shorten), el("small", priorityText(row))],
+    lossCell(row.losses),
     [`${bytesText(row.costs.bytes_down[0])} down`, el("small", `${bytesText(row.costs.bytes_up[0])} up`)],
     secondsText(row.costs.seconds[0]),
   ];
 }
 
-function bestCell({ accuracy, round: [mean, first, last] }) {
+// Training loss of the final model, and the validation loss where there are validation rows.
+function lossCell({ training_loss: [training], validation_loss: [validation] }) {
+  if (training === null) return "–";
+  const second = validation === null ? null : el("small", `${fourText(validation)} validation`);
+  return [`${fourText(training)} training`, second];
+}
+
+function bestCell({ value, round: [mean, first, last] }) {
   const when = first === undefined || first === last ? `round ${mean}` : `rounds ${first} – ${last}`;
-  return [accuracyText(accuracy[0]), el("small", when)];
+  return [formatted(value[0], MEASURE.format), el("small", when)];
 }
 
 // "1, 2, 3", and "1 – 5" where there are more in a row.

@@ -106,8 +106,9 @@ function listen() {
 
 // A panel that no run has anything for is not there, nor is the way to it.
 function hidePanels() {
-  const shown = (panel) => (panel === "tuning" ? DATA.tuned.length > 0 : SHOWN.some((run) => run.has.includes(panel)));
-  for (const panel of ["search", "groups", "table", "tuning"]) {
+  const tables = new Map([["tuning", DATA.tuned], ["federation", DATA.worth]]);
+  const shown = (panel) => tables.get(panel)?.length > 0 || SHOWN.some((run) => run.has.includes(panel));
+  for (const panel of ["search", "groups", "table", "tuning", "federation"]) {
     $(panel).hidden = !shown(panel);
     document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = !shown(panel);
   }

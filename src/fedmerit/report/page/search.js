@@ -14,7 +14,7 @@ function weightingsOf(run) {
 
 // How far from the best of the round, by weighting and round; weightings that do the same have the same.
 function searchCells(run, weightings) {
-  const sign = run.search.by === "loss" ? -1 : 1;
+  const sign = run.search.lower ? -1 : 1;
   const places = new Map(weightings.map((weighting, row) => [weighting, row]));
   const below = weightings.map(() => new Array(numbersOf(run).length).fill(null));
   const marks = [];
@@ -50,7 +50,7 @@ function drawSearch() {
     colorbar: {
       thickness: 10,
       outlinewidth: 0,
-      tickformat: run.search.by === "loss" ? ".3~" : ".3~p",
+      tickformat: run.search.format ? ".3~p" : ".3~",
       nticks: 5,
       tickfont: { color: cssValue("muted") },
     },
@@ -103,7 +103,7 @@ function askedText(run) {
   return `Total: ${asked}, ${tested}. ${per}`;
 }
 
-const qualityText = (run, quality) => (run.search.by === "loss" ? fourText(quality) : accuracyText(quality));
+const qualityText = (run, quality) => formatted(quality, run.search.format);
 
 // What the chosen round's search tried, in the order of visiting.
 function showTried() {

@@ -1,6 +1,8 @@
-// Targets: the first round in which a share of the clients is above a target accuracy; median over a row's seeds.
+// Targets: the first round in which a share of the clients is better than a target; median over a row's seeds.
 
-const FIRST = "The first round in which at least this share of the clients is above the target accuracy.";
+const SIDE = MEASURE.lower ? "below" : "above";
+const FIRST = `The first round in which at least this share of the clients is ${SIDE} the target ${MEASURE.label}.`;
+const targetText = (target) => (MEASURE.format ? shareText(target) : numberText(target));
 const MEDIAN = "Median over the seeds; below it the number of seeds that reached the target, if not all did.";
 
 function showTargets() {
@@ -27,21 +29,22 @@ function isTrivial(rows, target) {
 }
 
 function sameText(row, target) {
-  const [[round, count], above] = [row.reached[target][0], shareText(DATA.targets[target])];
-  const never = `No run has ${shareText(DATA.shares[0])} of its clients above ${above}.`;
-  return count ? `In every run, all clients are above ${above} in round ${round}.` : never;
+  const [[round, count], goal] = [row.reached[target][0], targetText(DATA.targets[target])];
+  const never = `No run has ${shareText(DATA.shares[0])} of its clients ${SIDE} ${goal}.`;
+  return count ? `In every run, all clients are ${SIDE} ${goal} in round ${round}.` : never;
 }
 
 // One row: a line per target. Several: a table per target, with a line per row, for those are what is compared.
 function byTarget(row, targets, slowest) {
-  const line = (i) => targetLine(`> ${shareText(DATA.targets[i])}`, row.reached[i], row, slowest);
+  const sign = MEASURE.lower ? "<" : ">";
+  const line = (i) => targetLine(`${sign} ${targetText(DATA.targets[i])}`, row.reached[i], row, slowest);
   return targetTable([swatch(row), brief(row.label)], "target", targets.map(line));
 }
 
 function byRow(rows, target, slowest) {
   const head = (row) => [swatch(row), brief(row.label, narrow() ? 9 : 15)];
   const line = (row) => targetLine(head(row), row.reached[target], row, slowest);
-  return targetTable(`above ${shareText(DATA.targets[target])}`, "row", rows.map(line));
+  return targetTable(`${SIDE} ${targetText(DATA.targets[target])}`, "row", rows.map(line));
 }
 
 function targetTable(caption, corner, lines) {

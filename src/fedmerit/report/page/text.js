@@ -55,6 +55,7 @@ const known = (value, show) => (value === null || value === undefined ? "–" : 
 const fourText = (value) => known(value, (number) => (number ? number.toPrecision(4) : "0"));
 const weightText = (weight) => known(weight, (share) => `${fourText(share * 100)} %`);
 const accuracyText = (share) => known(share, (value) => `${(value * 100).toFixed(2)} %`);
+const formatted = (value, format) => (format === "%" ? accuracyText(value) : fourText(value));
 const shareText = (share) => `${plain((share * 100).toPrecision(4))} %`;
 
 const DECIMAL = new Intl.NumberFormat("en", { useGrouping: false, maximumSignificantDigits: 10 });

@@ -1,7 +1,8 @@
-// Tuning: the result of every point of a row's grid on the tuning seeds, the best first.
+// Tables of a study: points of a row's grid on the tuning seeds, and what federation is worth to each client.
 
 function showTuning() {
   $("tuning-tables").replaceChildren(...DATA.tuned.flatMap(pointsOf));
+  $("federation-tables").replaceChildren(...DATA.worth.flatMap(pointsOf));
 }
 
 function pointsOf({ title, header, rows, below }) {

@@ -4,7 +4,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const drawn = (tag, attributes, ...parts) => el(document.createElementNS(SVG, tag), attributes, ...parts);
 const LINE = { width: 300, height: 26, edge: 8 };
 
-const pointsText = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+const DECIMALS = MEASURE.format ? 2 : 4;
+const pointsText = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(DECIMALS)}`;
 
 // From the least to the largest of all differences and interval ends, with 0 in between.
 function verdictScale(rows) {
@@ -42,12 +43,15 @@ function showVerdict() {
     [el("strong", pointsText(line.difference)), el("small", `[${pointsText(line.low)}, ${pointsText(line.high)}]`)],
     differenceLine(line, x),
   ]);
-  const header = ["row", "verdict", ["points", el("small", `${level} interval`)], "difference of each seed"];
-  const caption = `Final accuracy compared with ${baseline} (dashed line)`;
+  const unit = MEASURE.format ? "points" : MEASURE.label;
+  const header = ["row", "verdict", [unit, el("small", `${level} interval`)], "difference of each seed"];
+  const caption = `Final ${MEASURE.label} compared with ${baseline} (dashed line)`;
   $("verdict-table").replaceChildren(table(caption, header, lines, (i) => i === 2));
   const leans = verdict.rows.some((line) => line.verdict.startsWith("leans"));
   $("verdict-how").textContent =
-    "One point is one percentage point of accuracy. With the same seed, all rows share the data, the first model and " +
+    (MEASURE.format ? `One point is one percentage point of ${MEASURE.label}. ` : "") +
+    (MEASURE.lower ? "Lower is better. " : "") +
+    "With the same seed, all rows share the data, the first model and " +
     `the selected clients. Dots are seeds, the diamond is their mean, the line its ${level} interval.` +
     (leans ? " A row leans when its interval excludes 0 but p, corrected for the number of rows, is above 0.05." : "");
 }
