@@ -70,15 +70,15 @@ OPTIMIZER = "recipe.server.optimizer"
 MOMENTA, SERVER_RATES, RATES = [0.5, 0.7, 0.9], [0.5, 1.0], [0.003, 0.01, 0.03]
 
 
-def with_optimizer(name: str) -> dict[str, Any]:
+def with_optimizer(name: str, **settings: Any) -> dict[str, Any]:
     """FedAvg with this server optimizer."""
-    return {"name": "fedavg", "server": {"optimizer": {"name": name}}}
+    return {"name": "fedavg", "server": {"optimizer": {"name": name, **settings}}}
 
 
 ROWS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "FedAvg": ({"name": "fedavg"}, {}),
     "FedAvgM": (with_optimizer("momentum"), {f"{OPTIMIZER}.momentum": MOMENTA, f"{OPTIMIZER}.lr": SERVER_RATES}),
-    "FedAdam": (with_optimizer("adam"), {f"{OPTIMIZER}.lr": RATES}),
+    "FedAdam": (with_optimizer("adam", correct=True), {f"{OPTIMIZER}.lr": RATES}),
     "FedYogi": (with_optimizer("yogi"), {f"{OPTIMIZER}.lr": RATES}),
     "FedExP": (with_optimizer("fedexp"), {}),
     "adaptive": ({"name": "adaptive"}, {}),

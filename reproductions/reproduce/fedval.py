@@ -116,7 +116,7 @@ def _row(name: str, *objectives: str, rank: str = "", rho: float = 0.5) -> Mappi
 
 
 def qffl(q: float) -> Mapping[str, Any]:
-    """q-FFL with this power of the loss."""
+    """q-FedAvg with this power of the loss."""
     return {"name": "qffl", "criteria": [{"name": "LossPower", "q": q}], "normalise": "max"}
 
 

@@ -48,7 +48,7 @@ PYTHON = [
         replace(recipes.cgsv(), criteria=(Reputation(Contribution("cosine"), half_life=3),)),
     ),
     ({"name": "finetuned", "models": {"until": 3}}, recipes.finetuned(3)),
-    ({"name": "fedamp", "models": {"grouping": {"sharpness": 4}, "until": 3}}, recipes.fedamp(4, 3)),
+    ({"name": "fedamp", "models": {"alpha": 4, "lam": 3}}, recipes.fedamp(4, lam=3)),
     ({"name": "cgsv", "models": {"until": "all"}}, recipes.cgsv()),
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),

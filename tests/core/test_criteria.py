@@ -11,7 +11,7 @@ from helpers import CannedFleet
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.core.criteria.criterion import Criterion, criterion
-from fedmerit.core.criteria.loss import Agnostic, LossPower
+from fedmerit.core.criteria.loss import LossPower
 from fedmerit.core.criteria.table import CRITERIA, check_priority, display_name, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
@@ -24,7 +24,7 @@ from fedmerit.core.targets import Labels
 from fedmerit.core.types import Cohort, Family
 from fedmerit.core.updates import Updates
 
-HOST = replace(Host.of(CannedFleet(np.zeros((0, 1)), [])), train=lambda model, seed: model + 1)
+HOST = replace(Host.of(CannedFleet(np.zeros((0, 1)), [])), names=tuple("abcde"), train=lambda model, seed: model + 1)
 ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
 
 
@@ -116,12 +116,6 @@ def cohort_of(**facts: list[float]) -> Cohort:
     return Cohort(2, tuple(range(number)), Updates(np.zeros((number, 1), np.float32)), columns)
 
 
-def test_agnostic_weights_begin_with_no_losses():
-    """exp(0.5 * losses so far): client 0 had 2 before and has 1 now, client 1 is new and has 3: they are level."""
-    values = Agnostic(0.5)(cohort_of(loss=[1.0, 3.0]), History(losses={0: 2.0}))
-    assert values.tolist() == [1.0, 1.0]
-
-
 def test_only_what_a_client_adds_counts_where_the_gain_does():
     accuracy, facts = find_objective("accuracy"), {"validated__accuracy": [0.9, 0.5]}
     assert Validated(accuracy)(cohort_of(**facts), History()).tolist() == [0.9, 0.5]
@@ -149,9 +143,7 @@ def test_what_the_server_counts_itself():
     assert CRITERIA["DataRatio"](told, History()).tolist() == [0.25, 0.75]
     assert LossPower(2.0)(told, History()).tolist() == [4, 9]
     assert LossPower(0.0)(told, History()).tolist() == [1, 1]
-    assert Agnostic(0.5)(told, History()) == pytest.approx([np.exp(-0.5), 1])
     assert np.isfinite(LossPower(9.0)(cohort_of(loss=[1e300, 1.0]), History())).all()
-    assert Agnostic(1.0)(cohort_of(loss=[1e308, 1.0]), History(losses={0: 1e308})).tolist() == [1, 0]
 
 
 def test_a_gain_by_rounding_is_none():

@@ -215,12 +215,6 @@ def test_one_client_that_moves_beside_those_that_do_not():
     assert grouped(ByCosine(), updates([0, 0], [1, 0], [0, 0])).labels.tolist() == [0, 1, 0]
 
 
-def test_with_attention_weights_are_shares_and_nobody_heard_is_zero() -> None:
-    groups = Groups(np.zeros(3, dtype=np.intp), attention=np.array([[1.0, 1, 0], [0, 1, 3], [0, 0, 1]]))
-    rows = groups.spread(np.array([0.25, 0.75, 0.0]))
-    assert rows.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]  # the third hears itself alone, and earned nothing
-
-
 def test_there_are_at_most_half_as_many_groups_as_clients():
     for number in range(3, 9):
         rows = Updates(np.eye(number, dtype=np.float32) + np.float32(0.01))
@@ -228,12 +222,10 @@ def test_there_are_at_most_half_as_many_groups_as_clients():
         assert len(grouped(ByCosine(threshold=0.0), rows).members) <= number // 2 + 1
 
 
-def test_aggregates_go_to_groups_or_to_each_client():
+def test_aggregates_go_to_groups():
     groups = Groups(np.array([0, 1, 0]))
-    assert [places.tolist() for places in groups.recipients] == [[0, 2], [1]]
+    assert [places.tolist() for places in groups.members] == [[0, 2], [1]]
     assert groups.spread(np.array([0.5, 1.0, 0.5])).tolist() == [[0.5, 0, 0.5], [0, 1, 0]]
-    alone = Groups(np.zeros(2, dtype=np.intp), attention=np.eye(2))
-    assert [places.tolist() for places in alone.recipients] == [[0], [1]]
 
 
 @pytest.mark.parametrize("cut", ["gap", "silhouette"])

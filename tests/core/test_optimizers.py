@@ -39,7 +39,7 @@ def walk(step: ServerOptimizer, updates: np.ndarray, start: np.ndarray) -> np.nd
         (Momentum(0.9, 1.0), "SGD", {"lr": 1.0, "momentum": 0.9}),
         (Momentum(0.5, 0.3), "SGD", {"lr": 0.3, "momentum": 0.5}),
         (Momentum(0.0, 2.0), "SGD", {"lr": 2.0}),
-        (Adagrad(0.1), "Adagrad", {"lr": 0.1, "eps": 1e-3}),
+        (Adagrad(0.1), "Adagrad", {"lr": 0.1, "eps": 1e-3, "initial_accumulator_value": 1e-6}),
     ],
     ids=repr,
 )
@@ -122,8 +122,8 @@ def test_yogi_and_adam_by_hand():
     model, parts = Yogi(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
     assert (parts["first"][0], parts["second"][0]) == (1, 3.5)
     assert model[0] == pytest.approx(1 / (np.sqrt(3.5) + 0.1))
-    model, parts = Adam(1.0, 0.5, 0.5, 0.1, correct=False)(zero, Aggregate(one), known, 3)
+    model, parts = Adam(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
     assert (parts["first"][0], parts["second"][0]) == (1, 2.5)
     assert model[0] == pytest.approx(1 / (np.sqrt(2.5) + 0.1))
-    corrected, _ = Adam(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
+    corrected, _ = Adam(1.0, 0.5, 0.5, 0.1, correct=True)(zero, Aggregate(one), known, 3)
     assert corrected[0] == pytest.approx(model[0] * np.sqrt(1 - 0.5**4) / (1 - 0.5**4))

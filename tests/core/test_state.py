@@ -15,12 +15,11 @@ def cohort(**facts: list[float]) -> Cohort:
     return Cohort(1, (3, 5), rows, {name: np.array(column) for name, column in facts.items()})
 
 
-def test_rounds_participations_and_losses_are_counted():
+def test_rounds_and_participations_are_counted():
     once = remember(History(), cohort(samples=[10.0, 20.0], **{LOSS: [0.5, 1.0]}), ["samples"])
     twice = remember(once, cohort(samples=[11.0, 20.0], **{LOSS: [0.25, 1.0]}), ["samples"])
     assert (once.rounds, twice.rounds) == (1, 2)
     assert twice.participations == {3: 2, 5: 2}
-    assert twice.losses == {3: 0.75, 5: 2.0}
     assert twice.first["samples"] == {3: 10.0, 5: 20.0}
     assert twice.recent["samples"] == {3: (10.0, 11.0), 5: (20.0, 20.0)}
 
@@ -29,7 +28,7 @@ def test_the_latest_facts_are_kept():
     told = [(3, {"samples": float(number)}) for number in range(RECENT + 2)]
     history = remember_facts(History(rounds=4), told, ["samples"])
     assert history.recent["samples"][3] == tuple(float(number) for number in range(2, RECENT + 2))
-    assert (history.rounds, history.participations[3], history.losses) == (4, RECENT + 2, {})
+    assert (history.rounds, history.participations[3]) == (4, RECENT + 2)
 
 
 def test_at_first_sight_the_claim_is_remembered():

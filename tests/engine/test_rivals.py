@@ -8,9 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fleets import on_flower
-from helpers import small_task
+from helpers import small_task, stopped_and_resumed
 
-from fedmerit import Run, Task, ditto, fedamp, fedavg, federate, finetuned, load_task, robust, standalone
+from fedmerit import (
+    Run,
+    Task,
+    ditto,
+    fedamp,
+    fedavg,
+    federate,
+    finetuned,
+    load_task,
+    robust,
+    run_config,
+    standalone,
+)
+from fedmerit.config.schema import make_config
 from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.types import Download, Samples, Training
@@ -38,9 +51,17 @@ def test_finetuned_is_fedavg_and_then_alone(task: Task):
     assert run.local_accuracy[-1].mean() > common.local_accuracy[-1].mean()
 
 
-def test_attention_lies_between_fedavg_and_being_alone(task: Task):
-    assert np.array_equal(played(task, fedamp(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
-    assert np.allclose(played(task, fedamp(1e4)).local_accuracy, played(task, standalone()).local_accuracy)
+def test_fedamp_without_a_pull_trains_alone_and_a_strong_one_keeps_clients_together(task: Task):
+    alone, free, tied = (played(task, one) for one in (standalone(), fedamp(lam=0.0), fedamp(sigma=50.0, lam=3.0)))
+    assert abs(free.accuracy - alone.accuracy) < 0.05
+    assert tied.accuracy < free.accuracy  # the clients of this task differ
+
+
+def test_fedamp_resumes_with_every_clients_model(tmp_path: Path):
+    settings = {"task": {"data": "digits", "clients": 4}, "run": {"rounds": 4, "fraction": 0.5, "workers": 1}}
+    config = make_config({**settings, "recipe": {"name": "fedamp", "models": {"sigma": 2.0}}})
+    whole, stopped = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "stopped")
+    assert np.array_equal(whole.local_accuracy, stopped.local_accuracy)
 
 
 def test_a_local_model_leaves_the_shared_model_as_it_is(task: Task):
@@ -94,5 +115,5 @@ def test_a_learner_that_cannot_be_pulled_is_refused():
 
 def test_flower_refuses_local_models(task: Task):
     fleet = on_flower(task)
-    with pytest.raises(ConfigError, match=r"recipe ditto.* does not run on Flower"):
+    with pytest.raises(ConfigError, match=r"recipes ditto and fedamp.* do not run on Flower"):
         fleet.train(1, {0: Download(fleet.server.first_model(1), training=Training(pull=0.1))}, (), 5)

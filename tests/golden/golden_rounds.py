@@ -23,7 +23,6 @@ from fedmerit.config.schema import Config, load_config
 from fedmerit.core import recipes
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.objectives import find_objective
@@ -76,10 +75,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "cgsv": lambda: by_sum(recipes.cgsv()),
     "standalone": lambda: by_sum(recipes.standalone()),
     "finetuned": lambda: by_sum(recipes.finetuned(2)),
-    "fedamp": lambda: by_sum(recipes.fedamp()),
-    "fedamp_filtered": lambda: replace(
-        recipes.fedamp(), criteria=(DS, SimilarityFilter()), score=Product(), normalise="max"
-    ),
+    "fedamp": recipes.fedamp,
     "ditto": lambda: by_sum(recipes.ditto()),
     "ifca": lambda: by_sum(recipes.ifca()),
     "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Momentum())),

@@ -42,7 +42,7 @@ BY_FACTS = (
 )
 """Cases whose weights are made of reported facts only, which no rounding of a model changes."""
 ON_FLOWER = (
-    *("fedavg", "bounded", "dafl", "adaptive", "m2f_bounded", "fedval", "robust_aligned", "fedamp_filtered"),
+    *("fedavg", "bounded", "dafl", "adaptive", "m2f_bounded", "fedval", "robust_aligned"),
     *("ifca_adam", "shapley", "scaffold", "private", "schedule"),
 )
 """A case of each kind; `tests/contract` tries all recipes. A node trains one client at a time, which rounds otherwise.

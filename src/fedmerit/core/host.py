@@ -280,6 +280,7 @@ class Host:
     layers          the lengths of the layers of a model with this many entries
     trainable       entries before the centring at the end of the model, which no round changes; None: all
     client_lr       the clients' learning rate in a round; None: their learner's setting
+    lr              the learner's setting; None: unknown
     first_model     draws a model with a seed
     server_facts    facts that the server knows: `site`, `link`
     book            records a release in the privacy account, and syncs it to disk, before it returns
@@ -300,6 +301,7 @@ class Host:
     server_facts: Mapping[str, ServerFact] = field(default_factory=dict)
     book: Callable[[Release], None] = no_account
     measure: Objective | None = None
+    lr: float | None = None
 
     @classmethod
     def of(cls, fleet: Fleet, rounds: int | None = None, book: Callable[[Release], None] = no_account) -> Host:
@@ -319,6 +321,7 @@ class Host:
             server.first_model,
             {SITE: lambda replies: server.site_numbers()},
             book,
+            lr=getattr(server.learner, "lr", None),
         )
 
 

@@ -12,9 +12,9 @@ from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.similarity import SimilarityFilter
-from fedmerit.core.criteria.table import COMPUTATION, DATA_RATIO, DS, PARTICIPATION, find_criterion
+from fedmerit.core.criteria.table import COMPUTATION, DATA_RATIO, DS, EQUAL, PARTICIPATION, find_criterion
 from fedmerit.core.criteria.validated import Validated
-from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.attentive import AttentiveModels
 from fedmerit.core.models.clusters import ClusterModels
 from fedmerit.core.models.grouping import ByCosine, Grouping, OneGroup
 from fedmerit.core.models.personal import PersonalModels
@@ -186,29 +186,24 @@ def finetuned(until: int = 15) -> Recipe:
     until       last round of FedAvg
 
     >>> finetuned(until=18).models.training_mode(19)
-    Training(personal='keep', pull=None)
+    Training(personal='keep', pull=None, sends_local=False)
     """
-    return _of_groups(OneGroup(), until)
+    return Recipe((DS,), models=PersonalModels(OneGroup(), Whole(), ALWAYS, "reset", until=until))
 
 
-def fedamp(sharpness: float = 10.0, until: int | None = None) -> Recipe:
-    """Personal models: each client's aggregate gives more weight to clients with similar updates [FedAMP].
+def fedamp(alpha: float = 1.0, sigma: float = 10.0, lam: float = 0.1) -> Recipe:
+    """Personal models, each pulled towards a mixture of the models of similar clients [FedAMP].
 
-    sharpness   0: the same aggregate for all; the larger, the closer to separate training
-    until       last round of aggregation; later, clients train separately. None: all rounds
+    alpha   step of the mixing; larger: clients move more towards each other
+    sigma   squared distance between models over which similarity falls
+    lam     lambda; larger: training is pulled more strongly towards the mixture
 
-    Unlike the paper, similarity is that of the updates of all rounds so far, not of models, and weights also depend
-    on dataset size.
+    The paper's constants depend on the model: its distances and its number of parameters. Not on Flower.
 
-    >>> fedamp(sharpness=5).models.grouping
-    ByAttention(sharpness=5, over='all')
+    >>> fedamp(sigma=20).models
+    AttentiveModels(alpha=1.0, sigma=20, lam=0.1)
     """
-    return _of_groups(ByAttention(sharpness), until)
-
-
-def _of_groups(grouping: Grouping, until: int | None) -> Recipe:
-    """Personal models that change only by the aggregate of their group, weighted by dataset size."""
-    return Recipe((DS,), models=PersonalModels(grouping, Whole(), ALWAYS, "reset", until=until))
+    return Recipe((EQUAL,), models=AttentiveModels(alpha, sigma, lam))
 
 
 def ditto(pull: float = 0.1) -> Recipe:
@@ -336,17 +331,24 @@ def shares_of(gamma: Sequence[float], number: int) -> tuple[float, ...]:
     return tuple((values / values.sum()).tolist())
 
 
-def qffl(q: float = 1.0) -> Recipe:
-    """Weights by the client's loss to the power q [q-FFL].
+def qffl(q: float = 1.0, lr: float | None = None) -> Recipe:
+    """q-FedAvg: clients with a higher loss get more weight, and the server takes the paper's step [q-FFL, Alg. 2].
+
+    q    power of the loss; 0: equal weights, larger: more uniform accuracies
+    lr   the clients' learning rate, 1 / L in the paper; None: that of the run
+
+    Clients are selected uniformly, where the paper selects them by their number of rows.
 
     >>> qffl(q=2).client_facts
     ('samples', 'loss')
     """
-    return Recipe(criteria=(LossPower(q),), normalise="max", when_zero="uniform")
+    return Recipe((LossPower(q, lr=lr),), normalise="max", when_zero="uniform")
 
 
 def agnostic(eta: float = 0.1) -> Recipe:
-    """Weights exp(eta * sum of losses so far), which raise the worst clients round by round [AFL].
+    """Agnostic federated learning: weights follow the losses by projected gradient ascent [AFL].
+
+    eta   step of the ascent
 
     >>> agnostic(eta=0.5).priority
     ('Agnostic',)
@@ -368,13 +370,13 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
         "FedVal: weights by objectives that the server measures on its own rows",
     ),
     "robust": (robust, "our defence: outliers get weight 0, long updates are clipped, no client exceeds a cap"),
-    "qffl": (qffl, "baseline q-FFL: weights by the client's loss to a power"),
-    "agnostic": (lambda: agnostic(1.0), "baseline AFL: the weights of the worst clients rise round by round"),
+    "qffl": (qffl, "baseline q-FedAvg: more weight for clients with a higher loss, and its own server step"),
+    "agnostic": (agnostic, "baseline AFL: the weights of clients with a high loss rise round by round"),
     "cgsv": (cgsv, "baseline CGSV: rewards by reputation, the cosine between updates and aggregate"),
     "standalone": (standalone, "baseline: each client trains separately"),
     "pooled": (pooled, "baseline: all rows in one place; only in a simulation"),
     "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client fine-tunes the model separately"),
-    "fedamp": (fedamp, "baseline FedAMP: personal aggregates in which similar clients have more weight"),
+    "fedamp": (fedamp, "baseline FedAMP: personal models near a mixture of similar ones; not on Flower"),
     "ifca": (ifca, "baseline IFCA: several models; each client trains the one with the lowest loss on its rows"),
     "ditto": (ditto, "baseline Ditto: FedAvg, and personal models pulled towards the shared one; not on Flower"),
 }
@@ -390,7 +392,8 @@ SETTINGS_NOT_RECIPES: Mapping[str, str] = {
     "FedYogi": '`recipe.server.optimizer = "yogi"` with any recipe that trains one model',
     "FedAdagrad": '`recipe.server.optimizer = "adagrad"` with any recipe that trains one model',
     "FedExP": '`recipe.server.optimizer = "fedexp"` with any recipe that trains one model',
-    "Krum": '`recipe.server.aggregator = "multi-krum"` with any recipe that trains one model',
+    "Krum": '`recipe.server.aggregator = {name = "multi-krum", average = 1}` with any recipe that trains one model',
+    "multi-Krum": '`recipe.server.aggregator = "multi-krum"` with any recipe that trains one model',
     "median": '`recipe.server.aggregator = "median"` with any recipe that trains one model',
     "trimmed mean": '`recipe.server.aggregator = "trimmed-mean"` with any recipe that trains one model',
     "RFA": '`recipe.server.aggregator = "geometric-median"` with any recipe that trains one model',
@@ -406,7 +409,7 @@ def find_setting(name: str) -> str | None:
     'FedProx is `train.prox = 0.01` with any recipe.'
     """
     known = {_letters(algorithm): f"{algorithm} is {setting}." for algorithm, setting in SETTINGS_NOT_RECIPES.items()}
-    return known.get(_letters(name).removeprefix("multi"))
+    return known.get(_letters(name))
 
 
 def _letters(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
+from fedmerit.core.facts import CLAIMED
 from fedmerit.core.host import Host
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.parts import PAIRS
@@ -74,7 +74,7 @@ class PairDistances:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers: participations of each client, its reported losses, and the facts that parts need.
+    """What the server remembers: participations of each client, and the facts that parts need.
 
     For each remembered fact, by fact and client: `first` is the client's first claim, `recent` the values that counted
     in the last `RECENT` rounds with the client, newest last. `pairs` is filled for parts that remember PAIRS.
@@ -82,7 +82,6 @@ class History:
 
     rounds: int = 0
     participations: Mapping[ClientId, int] = field(default_factory=dict)
-    losses: Mapping[ClientId, float] = field(default_factory=dict)
     first: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
     recent: Mapping[str, Mapping[ClientId, tuple[float, ...]]] = field(default_factory=dict)
     pairs: PairDistances = field(default_factory=PairDistances)
@@ -105,17 +104,15 @@ def remember_facts(
     The first remembered value is the claim, later ones are what counted: a claim that was cut once must not look like
     one that changed.
     """
-    counts, losses = dict(history.participations), dict(history.losses)
+    counts = dict(history.participations)
     first = {name: dict(history.first.get(name, {})) for name in names}
     recent = {name: dict(history.recent.get(name, {})) for name in names}
     for client, facts in reported:
         counts[client] = counts.get(client, 0) + 1
-        if LOSS in facts:
-            losses[client] = min(losses.get(client, 0.0) + facts[LOSS], LARGEST)
         for name in (name for name in names if name in facts):  # not every fact is measured in every round
             first[name].setdefault(client, facts.get(f"{CLAIMED}{name}", facts[name]))
             recent[name][client] = (*recent[name].get(client, ()), facts[name])[-RECENT:]
-    return History(history.rounds, counts, losses, first, recent, history.pairs)
+    return History(history.rounds, counts, first, recent, history.pairs)
 
 
 T = TypeVar("T")

@@ -98,11 +98,13 @@ class Training:
     """How clients train in a round: the shared model, a personal one, or a local one pulled by the shared one.
 
     personal    None: the model that was sent; `keep`, `reset`: the client's personal model, see `Personal`
-    pull        how strongly the shared model pulls a local one (Ditto); None: there is no local model
+    pull        how strongly the model that was sent pulls a local one; None: there is no local model
+    sends_local the client trains and sends only its local model (FedAMP), not also the shared one (Ditto)
     """
 
     personal: Personal | None = None
     pull: float | None = None
+    sends_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,34 +304,19 @@ class Groups:
     """Group of each client, numbered from 0 in client order, with the round's distances and the cut.
 
     cut         the distance from which clients are separated
-    attention   (n, n): every client has a separate aggregate, and row i holds the factors by which client i multiplies
-                the earned weights of each client
     """
 
     labels: NDArray[np.intp]
     cut: float | None = None
     distances: Matrix | None = None
-    attention: Matrix | None = None
 
     @property
     def members(self) -> list[NDArray[np.intp]]:
         """Places of each group's clients."""
         return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
 
-    @property
-    def recipients(self) -> list[NDArray[np.intp]]:
-        """Places that receive each aggregate: a group's clients, or with attention one client."""
-        return self.members if self.attention is None else [np.array([place]) for place in range(len(self.labels))]
-
     def spread(self, weights: Vector) -> Matrix:
-        """Return one weighting per aggregate (groups, n): its clients' weights, 0 for the remaining clients.
-
-        With attention (n, n): weight times attention, normalised to sum 1; a row without any weight is all 0.
-        """
-        if self.attention is not None:
-            rows = self.attention * weights
-            sums = rows.sum(axis=1, keepdims=True)
-            return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
+        """Return one weighting per group (groups, n): its clients' weights, 0 for the remaining clients."""
         numbers = np.arange(len(self.members))[:, np.newaxis]
         return np.asarray(np.where(self.labels == numbers, weights, 0.0))
 

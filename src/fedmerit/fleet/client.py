@@ -26,7 +26,8 @@ HONEST = -1
 class Job:
     """Training job of a client: start from this model on its rows; epochs or lr None: the learner's settings.
 
-    With `local_model` (model, pull) it also trains its local model, pulled towards `start`.
+    With `local_model` (model, pull, sends) it trains its local model, pulled towards `start`: in addition to `start`,
+    or with `sends` alone, and then the update is that of the local model.
     """
 
     start: Model
@@ -35,7 +36,12 @@ class Job:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
-    local_model: tuple[Model, float] | None = None
+    local_model: tuple[Model, float, bool] | None = None
+
+    @property
+    def sends_local(self) -> bool:
+        """Whether the local model is sent."""
+        return self.local_model is not None and self.local_model[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +68,23 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
     full = [
         replace(job, start=job.start.copy(), extras={name: vector.copy() for name, vector in job.extras.items()})
         for job in jobs
-        if len(job.samples)
+        if len(job.samples) and not job.sends_local
     ]
     with shared_rows():
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
         trained = iter(_train_all(learner, full))
         local_models = [_train_local(learner, job) for job in jobs]
-    seconds = (perf_counter() - begun) / max(len(full), 1)  # clients that are trained together share the time
+    training = sum(len(job.samples) > 0 for job in jobs)
+    seconds = (perf_counter() - begun) / max(training, 1)  # clients that are trained together share the time
     models = [
         next(trained)
-        if len(job.samples)
-        else (job.start, {name: np.zeros_like(job.start) for name in extra_names(learner)})
-        for job in jobs
+        if len(job.samples) and not job.sends_local
+        else (
+            local if job.sends_local and local is not None else job.start,
+            {name: np.zeros_like(job.start) for name in extra_names(learner)},
+        )
+        for job, local in zip(jobs, local_models, strict=True)
     ]
     return [
         Answer(
@@ -92,7 +102,7 @@ def _train_local(learner: Learner, job: Job) -> Model | None:
     """Train the client's local model, pulled towards the shared one; unchanged if the client has no rows."""
     if job.local_model is None:
         return None
-    model, pull = job.local_model
+    model, pull, _ = job.local_model
     at_rate = _at_rate(learner, job.lr)
     if not isinstance(at_rate, PulledLearner):
         raise ValueError("a local model needs a learner with a method `train_pulled`; use TorchLearner")

@@ -28,6 +28,7 @@ from fedmerit.core.types import (
     Replies,
     SparseUpdate,
     SplitName,
+    Training,
     Verdict,
 )
 from fedmerit.core.updates import Updates
@@ -121,7 +122,7 @@ class LocalFleet:
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].vectors.items()),
                 downloads[client].lr,
-                self._pulled(client, downloads[client].training.pull, slots, sent),
+                self._pulled(client, downloads[client].training, slots, sent),
             )
             for row, client in enumerate(ids)
         ]
@@ -146,12 +147,13 @@ class LocalFleet:
         return collude(replies, self._attackers, index)
 
     def _pulled(
-        self, client: ClientId, pull: float | None, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
-    ) -> tuple[int, float] | None:
-        """Row of the client's local model, at first that of the shared one, and the pull."""
-        if pull is None:
+        self, client: ClientId, training: Training, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
+    ) -> tuple[int, float, bool] | None:
+        """Row of the client's local model, at first that of the model sent, its pull, and whether it is sent back."""
+        if training.pull is None:
             return None
-        return PERSONAL if self._has_personal(client) else slots[id(sent[client])], pull
+        row = PERSONAL if self._has_personal(client) else slots[id(sent[client])]
+        return row, training.pull, training.sends_local
 
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int

@@ -36,8 +36,8 @@ class Place(NamedTuple):
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
-    local_model: tuple[int, float] | None = None
-    """The row of the client's local model, or PERSONAL, and its pull."""
+    local_model: tuple[int, float, bool] | None = None
+    """The row of the client's local model, or PERSONAL, its pull, and whether it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Worker:
                 place.lr,
                 None
                 if place.local_model is None
-                else (self._model(place.client, place.local_model[0]), place.local_model[1]),
+                else (self._model(place.client, place.local_model[0]), *place.local_model[1:]),
             )
             for place in places
         ]

@@ -175,8 +175,8 @@ class GridFleet:
         """
         if any(download.training.pull is not None for download in downloads.values()):
             raise ConfigError(
-                "recipe ditto, where clients train a local model next to the shared one, does not run on Flower; use "
-                '`fedmerit run`, or recipe "finetuned"'
+                "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
+                'use `fedmerit run`, or recipe "finetuned"'
             )
         self._identify_new_nodes()
         self._pull_late_answers()

@@ -166,6 +166,11 @@ class TorchLearner:
         rest = np.float32(pull) * (model - towards)
         return replace(self, config=config)._train(model, samples, seed, epochs, rest)[0]
 
+    @property
+    def lr(self) -> float:
+        """`train.lr`, before the schedule."""
+        return self.config.lr
+
     def rate(self, index: int, rounds: int | None) -> float | None:
         """Return `train.lr` times the factor of `train.schedule`."""
         return None if self.config.schedule == "constant" else self.config.lr * cosine_factor(index, rounds)

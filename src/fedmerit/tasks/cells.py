@@ -52,13 +52,13 @@ def word_of(number: float) -> str:
 
 
 def to_number(text: str, points: bool = False) -> float | None:
-    """A word as a number, or None; `points`: a comma separates thousands.
+    """A word as a number, or None; `points`: a comma separates thousands. A code such as 007 is a word.
 
-    >>> to_number("<0,5"), to_number("1,234.5"), to_number("high")
-    (0.5, 1234.5, None)
+    >>> to_number("<0,5"), to_number("1,234.5"), to_number("high"), to_number("007")
+    (0.5, 1234.5, None, None)
     """
     match = NUMBER.fullmatch(text.strip())
-    if match is None:
+    if match is None or re.match(r"[-+]?0\d", match[2]):
         return None
     digits = match[2]
     if "," in digits and digits.rfind(",") > digits.rfind(".") and not (points and re.search(r",\d{3}$", digits)):

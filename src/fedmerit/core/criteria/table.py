@@ -38,6 +38,7 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import ACCOUNTED, Words
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
+from fedmerit.core.weights.weigh import EQUAL as EQUAL_NAME
 from fedmerit.errors import ConfigError, UnknownName, UserError
 
 SHORTEST = 1e-9
@@ -100,6 +101,12 @@ def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion'
     return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
 
 
+@criterion(EQUAL_NAME, Family.TRUST, "equal weights: 1 for every client", degree=True, gives=ACCOUNTED)
+def EQUAL(cohort: Cohort, history: History) -> Vector:  # noqa: N802
+    """1 for every client: the published robust aggregators count clients, not weight."""
+    return np.ones(len(cohort.ids))
+
+
 @criterion(
     "Participation",
     Family.TRUST,
@@ -157,7 +164,7 @@ class Attribute:
 
 
 _ALL: tuple[Criterion, ...] = (
-    *(DS, LD, LC, MW, CB, IS, Sharpness),
+    *(DS, LD, LC, MW, CB, IS, Sharpness, EQUAL),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Staleness(),

@@ -12,7 +12,6 @@ from fedmerit.core.check import check
 from fedmerit.core.collect.collect import draw
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Host
-from fedmerit.core.models.attention import ByAttention
 from fedmerit.core.models.grouping import Grouping, OneGroup
 from fedmerit.core.models.rewards import Acceptance, Reward, Whole
 from fedmerit.core.models.shared import Assignment, Job, Moved, assign_one, test_personal
@@ -35,7 +34,6 @@ from fedmerit.core.types import (
     SparseUpdate,
     Training,
 )
-from fedmerit.errors import ConfigError
 
 ONE_GROUP, WHOLE = OneGroup(), Whole()
 
@@ -55,7 +53,7 @@ class PersonalModels:
     until      last round with rewards; None: all rounds
 
     >>> PersonalModels(training="reset", until=5).training_mode(6)
-    Training(personal='keep', pull=None)
+    Training(personal='keep', pull=None, sends_local=False)
     """
 
     grouping: Annotated[Grouping, Doc("which clients are aggregated together")] = ONE_GROUP
@@ -78,12 +76,6 @@ class PersonalModels:
         "weighted mean": "rewards are parts of the weighted mean of a group's updates; remove recipe.server.aggregator",
         "accounted": "groups and rewards depend on other clients' updates; use a recipe with one model",
     }
-
-    def __post_init__(self) -> None:
-        if isinstance(self.grouping, ByAttention) and not isinstance(self.reward, Whole) and self.until is None:
-            raise ConfigError(
-                f"attention needs the reward `whole` (got {self.reward!r}): every client already has its own aggregate"
-            )
 
     @property
     def remembers(self) -> tuple[str, ...]:
@@ -137,7 +129,7 @@ class PersonalModels:
             return SentRewards()
         rewards: dict[ClientId, SparseUpdate] = {}
         layers = view.host.layers(len(view.model))
-        for places, aggregate in zip(job.groups.recipients, moved.aggregates, strict=True):
+        for places, aggregate in zip(job.groups.members, moved.aggregates, strict=True):
             earned = self.reward(aggregate, chosen.weights.weights[places], cohort.updates.keep(places), layers)
             rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True) if len(one.values)}
         if not rewards:

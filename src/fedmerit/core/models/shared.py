@@ -149,7 +149,7 @@ class OneModel:
     """All clients train and test one model.
 
     >>> OneModel().training_mode(1)
-    Training(personal=None, pull=None)
+    Training(personal=None, pull=None, sends_local=False)
     """
 
     gives: ClassVar[Words] = ACCOUNTED | {"shared model", "server model", "shared test"}
@@ -201,7 +201,7 @@ class LocalModel:
     pull   lambda, the strength of the pull towards the shared model
 
     >>> LocalModel(pull=0.5).training_mode(1)
-    Training(personal=None, pull=0.5)
+    Training(personal=None, pull=0.5, sends_local=False)
     """
 
     pull: Annotated[float, Interval(ge=0), Doc("lambda: 0 is local training; larger is nearer to the shared model")] = (

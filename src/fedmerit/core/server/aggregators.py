@@ -121,17 +121,22 @@ class GeometricMedian:
 
 @part("aggregator", "multi-krum")
 class MultiKrum:
-    """The weighted mean of the updates nearest to their neighbours, without `share` of the weight [Krum].
+    """Multi-Krum: the mean of the updates nearest to their neighbours [Krum].
 
-    An update's score is its mean squared distance to its nearest neighbours: those that hold, with it, 1 - share of the
-    weight. With equal weights and share = f / n these are n - f - 1 neighbours, and the n - f best updates are used.
+    An update's score is its mean squared distance to its n - f - 2 nearest neighbours, with f = share * n. The n - f
+    updates with the lowest scores are averaged; with `average` = 1 the best one is the aggregate, which is Krum. With
+    unequal weights neighbours and averaged updates are counted by weight, and the mean is weighted.
 
-    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
-    >>> MultiKrum(0.25)(Batch(updates), np.full(4, 0.25)).tolist()
-    [2.0]
+    share     share of the clients that may attack
+    average   how many updates are averaged; None: all but `share`
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [2.5], [90.0]], dtype=np.float32))
+    >>> [MultiKrum(0.25, average)(Batch(updates), np.full(4, 0.25)).tolist() for average in (1, 2)]
+    [[2.0], [2.25]]
     """
 
-    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is excluded")] = 0.2
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the clients that may attack")] = 0.2
+    average: Annotated[int | None, Interval(ge=1), Doc("updates averaged; 1: Krum; default: all but `share`")] = None
 
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
@@ -142,9 +147,13 @@ class MultiKrum:
         return updates.combine(_each(weights, lambda shares: self._parts(apart, shares), len(updates)))
 
     def _parts(self, apart: Matrix, shares: Vector) -> Vector:
-        order = np.argsort(krum_scores(apart, shares, self.share), kind="stable")
+        scores = np.where(shares > 0, krum_scores(apart, shares, self.share), np.inf)
+        order = np.argsort(scores, kind="stable")
         selected = np.zeros(len(shares))
-        selected[order] = _within(shares[order], 0.0, 1 - self.share)
+        if self.average is None:
+            selected[order] = _within(shares[order], 0.0, 1 - self.share)
+        else:
+            selected[order[: self.average]] = shares[order[: self.average]]
         return np.asarray(selected / selected.sum())
 
 
@@ -225,7 +234,8 @@ def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
 
 def krum_scores(apart: Matrix, shares: Vector, share: float) -> Vector:
     """Each row's mean squared distance to its nearest neighbours, see `MultiKrum`; 0 if it has none."""
-    near = nearest(apart, shares, share)
+    # The row itself and n - f - 2 neighbours hold n - f - 1 of n equal shares.
+    near = nearest(apart, shares, min(share + 1 / np.count_nonzero(shares), 1.0))
     np.fill_diagonal(near, 0.0)
     held = near.sum(axis=1)
     return np.asarray(np.divide((near * apart).sum(axis=1), held, out=np.zeros(len(held)), where=held > 0))

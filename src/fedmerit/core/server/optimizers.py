@@ -79,32 +79,31 @@ class HeavyBall:
 class Adam:
     """Adam (FedAdam): m = beta1 m + (1 - beta1) update, v = beta2 v + (1 - beta2) update^2 [Reddi 2021, Alg. 2].
 
-    The next model is model + lr * m / (sqrt(v) + tau). With `correct`, lr is corrected for the bias of m and v, which
-    start at 0, as Flower does: lr * sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round t.
+    The next model is model + lr * m / (sqrt(v) + tau). m starts at 0 and v at tau^2, as in the paper. With `correct`, v
+    starts at 0 and lr is corrected for the bias, as in Flower: lr * sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round
+    t.
 
     lr             server learning rate
     beta1, beta2   decay of m and v
     tau            added to the divisor: larger is less adaptive
+    correct        correct the bias of m and v, as Flower does
 
-    >>> update = Aggregate(np.ones(1, np.float32))
-    >>> model, _ = Adam(lr=0.1)(np.zeros(1, np.float32), update)
-    >>> f"{model[0]:.4f}"
-    '0.0735'
+    >>> zero, update = np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32))
+    >>> [f"{one(zero, update)[0][0]:.4f}" for one in (Adam(), Adam(correct=True))]
+    ['0.0990', '0.0735']
     """
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
     beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
-    correct: Annotated[bool, Doc("correct the bias of the means, which start at 0, as Flower does")] = True
+    correct: Annotated[bool, Doc("start v at 0 and correct the bias, as Flower does")] = False
     gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
-        square = np.square(aggregate.update)
-        second = np.asarray(
-            np.float32(self.beta2) * _moment(own, "second", model) + np.float32(1 - self.beta2) * square, np.float32
-        )
+        square, before = np.square(aggregate.update), _second(own, model, 0.0 if self.correct else self.tau)
+        second = np.asarray(np.float32(self.beta2) * before + np.float32(1 - self.beta2) * square, np.float32)
         lr = self.lr
         if self.correct:
             lr *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - self.beta1 ** (index + 1))
@@ -113,7 +112,7 @@ class Adam:
 
 @part("optimizer", "yogi")
 class Yogi:
-    """Yogi (FedYogi): Adam with v = v - (1 - beta2) update^2 sign(v - update^2), uncorrected [Reddi 2021, Alg. 2].
+    """Yogi (FedYogi): Adam with v = v - (1 - beta2) update^2 sign(v - update^2) [Reddi 2021, Alg. 2].
 
     lr             server learning rate
     beta1, beta2   decay of m, and how fast v changes
@@ -133,14 +132,14 @@ class Yogi:
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
-        square, before = np.square(aggregate.update), _moment(own, "second", model)
+        square, before = np.square(aggregate.update), _second(own, model, self.tau)
         second = before - np.float32(1 - self.beta2) * square * np.sign(before - square)
         return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
 
 
 @part("optimizer", "adagrad")
 class Adagrad:
-    """Adagrad (FedAdagrad): Adam with v = v + update^2, beta1 = 0, uncorrected [Reddi 2021, Alg. 2].
+    """Adagrad (FedAdagrad): Adam with v = v + update^2, beta1 = 0 [Reddi 2021, Alg. 2].
 
     lr      server learning rate
     beta1   decay of the mean
@@ -159,7 +158,7 @@ class Adagrad:
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
-        second = _moment(own, "second", model) + np.square(aggregate.update)
+        second = _second(own, model, self.tau) + np.square(aggregate.update)
         return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
 
 
@@ -192,16 +191,17 @@ class FedExP:
         return model + np.float32(lr) * aggregate.update, EMPTY
 
 
-def _moment(own: Own, name: str, model: Model) -> Model:
-    """Stored moment; zeros in the first round."""
-    moment: Model = own[name] if name in own else np.zeros_like(model)
-    return moment
+def _second(own: Own, model: Model, tau: float) -> Model:
+    """v before the round; tau^2 before the first."""
+    stored: Model | None = own.get("second")
+    return np.full_like(model, tau**2) if stored is None else stored
 
 
 def _move(
     model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float, beta1: float, tau: float
 ) -> tuple[Model, Own]:
     """Return model + lr * m / (sqrt(v) + tau), and the state."""
-    first = np.float32(beta1) * _moment(own, "first", model) + np.float32(1 - beta1) * aggregate.update
+    last = own["first"] if "first" in own else np.zeros_like(model)
+    first = np.float32(beta1) * last + np.float32(1 - beta1) * aggregate.update
     move = np.float32(lr) * first / (np.sqrt(second) + np.float32(tau))
     return np.asarray(model + move, np.float32), {"first": first, "second": second}

@@ -105,6 +105,8 @@ def normalised(raw: Matrix, how: Normalise, names: Sequence[str] = ()) -> Matrix
     return scaled if how == "max" else scaled / scaled.sum(axis=0)
 
 
+EQUAL = "Equal"
+"""Name of the criterion that is the same for all clients on purpose."""
 VISIBLE = 0.01
 """Total variation below which a note reports that a criterion or a priority has no effect."""
 SHOWN = 8
@@ -336,7 +338,7 @@ def _separates(name: str, column: Vector) -> Note | None:
     if not column.any():
         return Note("empty-criterion", name, f"{name} is 0 for all clients of the round, so it has no effect")
     spread = total_variation(shares(column), np.full(len(column), 1 / len(column)))
-    if spread >= VISIBLE:
+    if spread >= VISIBLE or name == EQUAL:
         return None
     same = "the same" if not np.ptp(column) else f"nearly the same (spread {spread:.2%})"
     text = f"{name} is {same} for all clients of the round, so it has no effect"
