@@ -118,7 +118,7 @@ def _serve(folders: list[Path], host: str, port: int) -> None:
 def compare(
     study: Annotated[
         Path,
-        typer.Argument(metavar="STUDY.toml", help="A study; with --grid a configuration.", show_default=False),
+        typer.Argument(metavar="STUDY.toml", help="A study, or the configuration of a table.", show_default=False),
     ],
     out: Annotated[Path, typer.Option(help="A new folder, or one to resume.", show_default=False)],
     overrides: Overrides = None,
@@ -142,6 +142,8 @@ def compare(
     STUDY.toml has seeds, a base and rows (docs/compare.md). For each seed all rows share data, first model and selected
     clients. A row with a grid is tuned first, on other seeds. Ctrl-C stops; the same command resumes, also with more
     seeds or rows. A value such as module:attribute names your own Python part, and runs that module's code.
+
+    The configuration of a table is compared with FedAvg, each client alone and all rows pooled.
 
     With --grid the file is a configuration: every point of the grid runs on seeds 101 to 105, and the point with the
     best mean measure runs with run.seed. Its configuration is best.toml in the folder.

@@ -362,7 +362,8 @@ def _check_tune(plan: Plan) -> None:
 def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
     """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder.
 
-    `overrides`, such as train.lr=0.05, change the base, as they change a configuration.
+    `overrides`, such as train.lr=0.05, change the base, as they change a configuration. The configuration of a table is
+    a study of its recipe, FedAvg and the reference rows.
 
     >>> load_plan("examples/study.toml").against
     'FedAvg'
@@ -370,10 +371,14 @@ def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
     path = Path(path)
     values = read_toml(path)
     if "row" not in values and values.keys() & Config.model_fields.keys():
-        raise ConfigError(
-            f"{path} is a configuration, not a study (it has no [[row]]): use `fedmerit run {path} --out DIR`, or add "
-            "--grid KEY=VALUE,VALUE"
-        )
+        if not _fits({"base": values}, ()):
+            raise ConfigError(
+                f"{path} is a configuration, not a study (it has no [[row]]): use `fedmerit run {path} --out DIR`, or "
+                "add --grid KEY=VALUE,VALUE"
+            )
+        recipe = load_config(path, overrides).recipe.name
+        rows = [{"name": recipe}, *([] if recipe == "fedavg" else [{"name": "fedavg", "recipe": "fedavg"}])]
+        values = {"name": path.stem, "base": values, "row": rows}
     return make_plan(values, path.parent, overrides)
 
 
