@@ -146,19 +146,30 @@ def vector_bytes(arrays: ArrayRecord) -> int:
 
 
 def pack(
-    arrays: Mapping[str, NDArray[Any]] | None = None,
+    arrays: Mapping[str, NDArray[Any] | Array] | None = None,
     config: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> RecordDict:
     """Make the content of a message: one record for each argument that is given."""
     content = RecordDict()
     if arrays is not None:
-        content[ARRAYS] = ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+        content[ARRAYS] = ArrayRecord({name: to_array(array) for name, array in arrays.items()})
     if config is not None:
         content[CONFIG] = ConfigRecord(dict(config))
     if metrics is not None:  # a MetricRecord accepts Python's own numbers only
         content[METRICS] = MetricRecord({name: np.asarray(value).tolist() for name, value in metrics.items()})
     return content
+
+
+def to_array(values: NDArray[Any] | Array) -> Array:
+    """Serialise an array; an Array stays as it is, so that several messages can share it."""
+    return values if isinstance(values, Array) else Array(np.ascontiguousarray(values))
+
+
+def release_arrays(content: RecordDict) -> None:
+    """Remove the arrays of a message that was read, so that they do not stay in memory."""
+    for record in content.array_records.values():
+        record.clear()
 
 
 def arrays_in(content: RecordDict) -> Mapping[str, Array]:
