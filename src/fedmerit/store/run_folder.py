@@ -41,6 +41,8 @@ KERNELS = "kernels"
 """The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
 DEVICE = "device"
 """The key of the ledger under which the kind and make of device stands that clients train on; absent: the CPU."""
+APP = "app"
+"""The key of the ledger for the name of the Flower app that a strategy ran in."""
 DRAW_SEED = "draw_seed"
 """The key of the ledger for the seed of selection and batches, where it is not `run.seed`."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
