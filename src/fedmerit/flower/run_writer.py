@@ -27,7 +27,7 @@ from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import write_checkpoint, write_model
-from fedmerit.store.run_folder import APP, LEDGER, MODEL, check_versions, held, make_folder, recipe_meta
+from fedmerit.store.run_folder import APP, LEDGER, MODEL, check_versions, held, make_folder, named_form, recipe_meta
 
 PARTITION = "partition-id"
 """The metric in which a node reports its index in the list of names."""
@@ -66,7 +66,7 @@ class RunWriter:
         if out is None:
             self.ledger = Ledger.create(None, self.names, recipe_meta(form))
         else:
-            self._open(out, recipe, form, json.dumps({"recipe": json.loads(form), **settings}))
+            self._open(out, recipe, form, json.dumps({"recipe": named_form(recipe), **settings}))
 
     def _open(self, out: Path, recipe: Recipe, form: str, settings: str) -> None:
         """Make the folder, or resume the run in it."""

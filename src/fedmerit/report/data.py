@@ -19,7 +19,7 @@ from fedmerit.report.rows import RunResult, measure_run, row_data, shared_end
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import FREE_KEYS, LEDGER
+from fedmerit.store.run_folder import APP, FREE_KEYS, LEDGER
 
 UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
 """Settings of [run] in which rows may differ and still be compared in pairs."""
@@ -134,6 +134,7 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
         "rows": [
             {
                 "label": row.label,
+                "app": runs[row.runs[0]].meta.get(APP),
                 "runs": row.runs,
                 **_recipe([runs[place] for place in row.runs]),
                 **row_data(results[number], seeds, end),
