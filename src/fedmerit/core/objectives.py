@@ -247,7 +247,7 @@ OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "r2": r2,
     "mae": mae,
 }
-ERRORS = ("mae",)
+LOSS, ERRORS = "loss", ("mae",)
 """Objectives that are only recorded: lower is better."""
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
     "parity": parity,
@@ -287,7 +287,16 @@ def worst_value(objective: str, values: Iterable[float]) -> float | None:
     >>> worst_value("auc", [0.7, 0.9]), worst_value("mae", [1.5, 4.0])
     (0.7, 4.0)
     """
-    return (max if objective in ERRORS else min)(values, default=None)
+    return (max if is_error(objective) else min)(values, default=None)
+
+
+def is_error(name: str) -> bool:
+    """Whether lower is better: errors, and losses of a Flower app, while our own `loss` is scaled so that 1 is best.
+
+    >>> is_error("mae"), is_error("eval_loss"), is_error("loss"), is_error("eval_acc")
+    (True, True, False, False)
+    """
+    return name in ERRORS or "error" in name or ("loss" in name and name != LOSS)
 
 
 def _right(predictions: Predictions) -> NDArray[np.bool_]:

@@ -314,9 +314,7 @@ class Merit(FedAvg):
 
     def _metrics(self, contents: Mapping[int, RecordDict], combine: Combine) -> MetricRecord | None:
         """Aggregate the app's own metrics as FedAvg does, over nodes whose metric names agree with the majority."""
-        required = self.recipe.client_facts
-        own = {node: without_facts(content, required, self.weighted_by_key) for node, content in contents.items()}
-        consistent, rejected = consistent_metrics(own, self.weighted_by_key)
+        consistent, rejected = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
         for node, reason in rejected.items():
             log.warning("\t> metrics of %s are ignored: %s", self._run.name_of(node), reason)
         try:
@@ -346,13 +344,14 @@ class Merit(FedAvg):
                 self._told_accuracy = True
                 log.warning("\t> no accuracy of the nodes is kept: %s", next(iter(rejected.values())))
             counts = {node: (correct, size) for node, (correct, size, _) in tests.items()}
-            own, _ = consistent_metrics(contents, self.weighted_by_key)
-            metrics = {
-                node: scalars(metrics_of(without_facts(content, self.recipe.client_facts, "")))
-                for node, content in own.items()
-            }
+            own, _ = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
+            metrics = {node: scalars(metrics_of(content), self.weighted_by_key) for node, content in own.items()}
             self.records[-1] = self._run.amend(self.records[-1], counts, metrics)
         return self._metrics(contents, self.evaluate_metrics_aggr_fn)
+
+    def _without_facts(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
+        required, weight = self.recipe.client_facts, self.weighted_by_key
+        return {node: without_facts(content, required, weight) for node, content in contents.items()}
 
     def _read_tests(
         self, contents: Mapping[int, RecordDict], *, losses: bool = False

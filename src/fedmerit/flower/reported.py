@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -49,9 +50,18 @@ def without_facts(content: RecordDict, required: Collection[str], weight: str) -
     return RecordDict(records)
 
 
-def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are single numbers, under printable names."""
-    return {printable(name, 80): float(value) for name, value in metrics.items() if isinstance(value, float | int)}
+def scalars(metrics: Mapping[str, Any], weight: str = "") -> dict[str, float]:
+    """The metrics that are single numbers, under printable names and without the number of rows.
+
+    `loss` becomes `mean loss`, because the ledger's own objective `loss` is scaled so that 1 is best.
+    """
+    single = {name: float(value) for name, value in metrics.items() if isinstance(value, float | int)}
+    shown = {"loss": "mean loss"}
+    return {
+        printable(shown.get(name, name), 80): value if math.isfinite(value) else math.nan
+        for name, value in single.items()
+        if name != weight
+    }
 
 
 def missing_line(names: Sequence[str], weight: str) -> str:

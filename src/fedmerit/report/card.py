@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedmerit.core.criteria.table import display_name
-from fedmerit.core.objectives import worst_value
+from fedmerit.core.objectives import is_error, worst_value
 from fedmerit.core.recipe_json import part_text
 from fedmerit.core.state import SERVER
 from fedmerit.errors import UserError
@@ -104,8 +104,9 @@ def _groups(ledger: Ledger, last: dict[str, Any]) -> Iterator[str]:
     names = ledger.names()
     rows = [(name, number_text(values.get(SERVER), 4), *_worst(name, values, names)) for name, values in audits.items()]
     header = ("objective", "at the server", "worst client", "its value")
-    title = "0 to 1, higher is better; mae is in units of the label, and lower is"
-    yield TextTable(title if "mae" in audits else "0 to 1, higher is better", header, tuple(rows)).markdown()
+    title = "higher is better, except for errors and losses, which are in their own units"
+    some = any(map(is_error, audits))
+    yield TextTable(title if some else "0 to 1, higher is better", header, tuple(rows)).markdown()
 
 
 def _worst(objective: str, values: dict[int, float | None], names: Sequence[str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
-from fedmerit.core.objectives import ERRORS
+from fedmerit.core.objectives import is_error
 from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId, Vector
 from fedmerit.store.frames import Line
@@ -75,7 +75,7 @@ def read_metrics(
 def better(metric: str) -> Better:
     """Whether higher or lower is better; for audits, `gap NAME` is lower and `audit NAME` higher, except for errors."""
     kind, _, name = metric.partition(" ")
-    return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
+    return METRICS.get(metric) or ("lower" if kind == "gap" or is_error(name) else "higher")
 
 
 def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
