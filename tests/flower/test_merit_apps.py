@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import random
+import re
 import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,6 +147,21 @@ def test_a_search_reads_the_accuracy_under_the_apps_name(
         (-1, "accuracy"),
         (-1, "mean loss"),
     }
+
+
+def test_the_app_of_the_guide_logs_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    page = (Path(__file__).parents[2] / "docs" / "flower.md").read_text(encoding="utf-8")
+    code, shown = (re.findall(rf"^```{kind}\n(.*?)^```$", page, re.M | re.S)[0] for kind in ("python", "text"))
+    monkeypatch.chdir(tmp_path)
+    app: dict[str, Any] = {}
+    exec(code, app)
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    with caplog.at_level("INFO", logger="flwr"):
+        app["server"](InProcessGrid(app["client"], 3), context)
+    assert " ".join(shown.split()) in caplog.text
+    assert Run.load(tmp_path / "runs/digits").accuracy > 0.7
 
 
 @pytest.fixture(params=["simulation", "deployment"])

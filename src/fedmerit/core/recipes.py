@@ -372,7 +372,7 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
 
 
 def recipe_name(recipe: Recipe) -> str | None:
-    """The name of the recipe that this is, with any criteria; None for a recipe of the user's own.
+    """Return the name of a recipe, whatever its criteria; None for a user-defined one.
 
     >>> recipe_name(fedavg()), recipe_name(prioritized("LD", "DS")), recipe_name(prioritized("LD", when_zero="keep"))
     ('fedavg', 'prioritized', None)

@@ -27,7 +27,7 @@ def metrics_of(content: RecordDict) -> dict[str, Any]:
 
 
 def find_key(kind: str, contents: Collection[RecordDict]) -> str | None:
-    """The first usual name of accuracy or loss that more than half of the replies report; None if there is none.
+    """The first usual name of accuracy or loss that more than half of the replies report, or None.
 
     >>> find_key("accuracy", [RecordDict({"m": MetricRecord({"eval-acc": 0.5, "num-examples": 3})})])
     'eval-acc'
