@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.state import SERVER
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import InProcessGrid, Merit, facts, versions
+from fedmerit.report.data import collect
 
 NODES = 3
 SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
@@ -187,6 +189,19 @@ def test_results_are_kept_under_their_names_and_facts_are_not_averaged(tmp_path:
     assert "auc 0.2000" in " ".join(shown.split())
     settings = Run.load(tmp_path / "a").ledger.meta()["settings"]
     assert '"name": "prioritized"' in settings
+
+
+def test_an_app_that_tests_only_on_the_server_has_an_accuracy(tmp_path: Path, cli: CommandLine):
+    settings = SETTINGS | {"fraction_evaluate": 0.0}
+    evaluations = iter([0.1, 0.5, 0.75])
+    strategy = Merit(out=tmp_path / "a", **settings)
+    start(strategy, make_app(plain), 2, evaluate_fn=lambda number, arrays: MetricRecord({"acc": next(evaluations)}))
+    shown = " ".join(cli("report", tmp_path / "a", "--text").out.split())
+    assert "accuracy 0.7500 (best 0.7500 in round 2); on the server's rows" in shown
+    page, _ = collect([tmp_path / "a"], 0, json.dumps)
+    measures = {one["name"]: one["lines"] for one in page["rows"][0]["curve"]["measures"]}
+    assert measures["accuracy"] == [[0.5, 0.75]]
+    assert measures["p10"] == [[None, None]]
 
 
 def test_a_strategy_that_skips_configure_train_is_told_what_to_call():

@@ -13,11 +13,15 @@ from fedmerit.core.state import SERVER
 from fedmerit.errors import UserError
 from fedmerit.report.screen import list_table
 from fedmerit.store.ledger import Ledger
+from fedmerit.study.metrics import server_accuracy
 
 
 def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:
     """The results of a run as plain values; None where a target was not reached."""
     rounds = [row for row in ledger.rounds() if row["accuracy"] is not None]
+    if not rounds:
+        on_server = server_accuracy(ledger)
+        rounds = [row | {"accuracy": on_server[row["round"]]} for row in ledger.rounds() if row["round"] in on_server]
     if not rounds:
         raise UserError("the run has no evaluated round yet")
     best = max(rounds, key=lambda row: row["accuracy"])
@@ -86,10 +90,11 @@ def _search(ledger: Ledger) -> dict[str, Any] | None:
 
 def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     """The same as text and tables; a dash where a target was not reached."""
+    percentiles = [result[name] for name in ("p10", "p50", "p90")]
+    local = "on the server's rows" if None in percentiles else "local accuracy 10/50/90 %: {:.3f} {:.3f} {:.3f}"
     yield (
         f"{result['rounds']} rounds, {result['clients']} clients: accuracy {result['accuracy']:.4f} "
-        f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); "
-        f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
+        f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); {local.format(*percentiles)}"
     )
     down, up = (size_text(result[way]) for way in ("bytes_down", "bytes_up"))
     yield f"{down} down, {up} up, {result['seconds']:.1f} s"

@@ -101,6 +101,15 @@ def audits_by_objective(
     return audits
 
 
+def server_accuracy(ledger: Ledger) -> dict[int, float]:
+    """Accuracy on the server's rows by round, as a Flower app reports it; empty if it does not."""
+    for objective, by_round in audits_by_objective(ledger).items():
+        known = {index: values.get(SERVER) for index, values in by_round.items()}
+        if objective.endswith(("accuracy", "acc")) and None not in known.values():
+            return {index: value for index, value in known.items() if value is not None}
+    return {}
+
+
 def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, float]:
     """The clients' values of an objective, without the server's and without unknown values."""
     return {client: value for client, value in values.items() if client != SERVER and value is not None}
