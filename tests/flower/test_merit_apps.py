@@ -121,7 +121,7 @@ def test_only_the_server_line_changes(
 
     app = copy_app(name)
     swap(app, f'{RECIPE}, out="runs/weighted"')
-    with pytest.raises(ConfigError, match=r"no node reports `labels`.*\n.*len\(y\), \*\*facts\(y, classes\)"):
+    with pytest.raises(ConfigError, match=r"(?s)no node reports `labels`.*.*len\(y\), \*\*facts\(y, classes\)"):
         start(app, monkeypatch)
     shutil.rmtree(tmp_path / "runs/weighted")
     add_line(app)

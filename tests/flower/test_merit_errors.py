@@ -84,7 +84,7 @@ def test_a_fact_that_nobody_reports_ends_the_first_round_with_the_line_to_add(na
 def test_num_examples_is_all_that_merit_needs_and_it_says_so():
     result = start(Merit(**SETTINGS), make_app(plain))
     assert result.arrays["weight"].numpy()[0, 0] == pytest.approx(np.average([1, 2, 3], weights=[10, 11, 12]))
-    with pytest.raises(ConfigError, match=r"no node reports `num-examples`.*\n.*\"num-examples\": len\(y\)"):
+    with pytest.raises(ConfigError, match=r"(?s)no node reports `num-examples`.*.*\"num-examples\": len\(y\)"):
         start(Merit(**SETTINGS), make_app(lambda place: {"loss": 1.0}))
     with pytest.raises(ConfigError, match=r"recipe must be a Recipe.*got 0\.5.*fraction_train=0\.5"):
         Merit(0.5)  # type: ignore[arg-type]

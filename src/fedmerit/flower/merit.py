@@ -290,10 +290,10 @@ class Merit(FedAvg):
         missing = [name for name in needed if name not in self._reported]
         if missing and replies.ids:
             names = ", ".join(f"`{self.weighted_by_key if name == SAMPLES else name}`" for name in missing)
-            use = " (`from fedmerit.flower import facts`)" if "**facts(" in self._line(missing) else ""
+            use = "    from fedmerit.flower import facts\n" if "**facts(" in self._line(missing) else ""
             raise ConfigError(
-                f"no node reports {names}, which Merit needs for this recipe; in the ClientApp's train function, let "
-                f"the reply have{use}\n    {self._line(missing)}"
+                f"no node reports {names}, which the recipe or `names` needs. Add it to the metrics of the ClientApp's "
+                f"train reply:\n{use}    {self._line(missing)}"
             )
 
     def _line(self, missing: Sequence[str]) -> str:
