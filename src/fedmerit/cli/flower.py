@@ -57,7 +57,7 @@ def run(
         typer.Option(metavar="NAME=FILE", help="With [task.nodes]: a node and its rows."),
     ] = None,
     enrolled: Annotated[Path | None, typer.Option(help="The file of `fedmerit flower enroll`.")] = None,
-    client_cpus: Annotated[int, typer.Option(min=1, help="With --simulation: CPUs per client.")] = 1,
+    client_cpus: Annotated[int, typer.Option(min=1, metavar="N", help="With --simulation: CPUs per client.")] = 1,
     log: Logs = None,
     overrides: Overrides = None,
 ) -> None:
