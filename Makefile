@@ -6,13 +6,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What builds the package is pinned too: pip before 25.3 reads the first, later ones the second.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
-EXTRAS := torch,data,report,flower,onnx,dev
+EXTRAS := torch,data,report,flower,simulation,onnx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint types check docs wheel release test-flower flower-secure lock sbom audit bench reproduce clean
+.PHONY: help setup demo test fuzz lint types check docs wheel release test-flower test-flower-versions flower-secure lock sbom audit bench reproduce clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(VENV)/.ready: pyproject.toml constraints.txt locked.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -61,8 +61,11 @@ release: setup  ## as wheel, and all tests against the installed wheel in a fres
 	rm -rf build dist
 	$(BIN)/python tools/release.py dist --tests
 
-test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every recipe on simulation and deployment (40 minutes)
+test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, recipes and apps on simulation and deployment (45 minutes)
 	$(BIN)/python -m pytest -m long tests/flower
+
+test-flower-versions: setup  ## Merit's tests on the oldest and the newest release of Flower; needs a network
+	$(BIN)/python tools/flower_versions.py
 
 flower-secure: setup  ## a deployment on loopback with TLS and node keys: who is refused, and a run
 	$(BIN)/python examples/flower_secure.py

@@ -16,7 +16,7 @@ from fedmerit import CB, DS, LD, Criterion, Recipe, device_aware, fedavg, fedval
 from fedmerit.core.criteria.table import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.errors import ConfigError
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import InProcessGrid, Merit, facts
 from fedmerit.flower.grid import SafeGrid
 
@@ -152,11 +152,11 @@ def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
     assert theirs == fedavg_does
 
 
-def test_nobody_can_be_weighed_and_the_model_stays():
-    strategy = Merit(fedavg(), **SETTINGS)
+def test_a_run_that_learned_nothing_fails_at_its_end():
+    strategy = Merit(**SETTINGS)
     app = make_app(fedavg(), [0] * NODES)
-    grid = InProcessGrid(app, NODES)
-    assert len(strategy.start(grid, record(np.arange(9.0)), num_rounds=2).arrays) == 0
+    with pytest.raises(RunFailed, match=r"no round of 2 changed the model\..*all 5 clients .*no training samples"):
+        run(strategy, app)
     assert [told.weights for told in strategy.records] == [None, None]
     with pytest.raises(ZeroDivisionError):
         run(FedAvg(**SETTINGS), app)

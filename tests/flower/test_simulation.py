@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import socket
 import subprocess
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +65,41 @@ def test_the_simulation_gives_the_local_runs_weights(tmp_path: Path):
         rewards = [[(r.client, r.entries, r.accepted) for r in run.ledger.rewards(round)] for run in (theirs, ours)]
         assert rewards[0] == rewards[1]
     assert theirs.local_accuracy == pytest.approx(ours.local_accuracy)
+
+
+@pytest.mark.long
+def test_an_existing_ray_cluster_and_cpus_per_client(tmp_path: Path):
+    """RAY_ADDRESS names the cluster; clients that need all of its CPUs run one at a time, in one actor."""
+    (tmp_path / "config.toml").write_text(TOML.replace("rounds = 2", "rounds = 1"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["start", "--head", "--block", "--num-cpus", "2", "--include-dashboard", "false", "--disable-usage-stats"]
+    temp = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # Ray's sockets need short paths
+    with (tmp_path / "head.log").open("wb") as log:
+        command = [str(BIN / "ray"), *words, "--port", str(port), "--temp-dir", str(temp)]
+        head = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        ends = time.monotonic() + 120
+        while "Ray runtime started" not in (tmp_path / "head.log").read_text():
+            assert time.monotonic() < ends, (tmp_path / "head.log").read_text()
+            time.sleep(0.2)
+        run = ["flower", "run", tmp_path / "config.toml", "--out", tmp_path / "out", "--simulation"]
+        run += ["--client-cpus", 2]
+        environment = {"FLWR_HOME": str(tmp_path / "home"), "RAY_ADDRESS": f"127.0.0.1:{port}"}
+        done = subprocess.run(
+            [str(word) for word in (BIN / "fedmerit", *run)],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    finally:
+        os.killpg(head.pid, signal.SIGTERM)
+        head.wait(60)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "out" / "model.safetensors").exists()
+    actors = list(temp.glob("session_2*/logs/worker-*-01000000-*.out"))  # of the first job of this cluster
+    shutil.rmtree(temp, ignore_errors=True)
+    assert len(actors) == 1

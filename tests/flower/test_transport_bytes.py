@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import Record, State
+from fedmerit.fleet import blocks
 from fedmerit.flower import GridFleet, InProcessGrid, Merit, facts, make_client_app
 from fedmerit.tasks.registry import ClientHalf
 
@@ -132,3 +133,50 @@ def test_a_strategy_books_what_its_apps_arrays_weigh(name: str):
     strategy.start(grid, model, num_rounds=2)
     assert sum(record.bytes_down for record in strategy.records) == grid.sent
     assert sum(record.bytes_up for record in strategy.records) == grid.received == 2 * CLIENTS * 80
+
+
+class HoldingGrid(CountingGrid):
+    """Notes the bytes of models that are held in messages of one push, each object once."""
+
+    held = 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        records = [record for one in messages for record in one.content.array_records.values()]
+        arrays = {id(array.data): len(array.data) for record in records for array in record.values()}
+        self.held = max(self.held, sum(arrays.values()))
+        return super().push_messages(messages)
+
+
+def test_nodes_that_start_from_the_same_model_share_its_bytes():
+    made = task()
+    grid = HoldingGrid(make_client_app(lambda context: made.client(int(context.node_config["partition-id"]))), CLIENTS)
+    fleet = GridFleet(grid, made.server())
+    fleet.meet(CLIENTS)
+    played(fleet, fedavg(), evaluate=True, rounds=1)
+    assert grid.held == len(Array(fleet.server.first_model(1)).data)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "DAFL"])
+def test_updates_beyond_the_memory_go_through_a_file_to_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch):
+    reserve, reserved = blocks._reserve, list[int]()
+
+    def counting(descriptor: int, size: int) -> None:
+        reserved.append(size)
+        reserve(descriptor, size)
+
+    monkeypatch.setattr(blocks, "_reserve", counting)
+    results = []
+    for memory in (10**9, 0):
+        assert not reserved
+        monkeypatch.setattr(blocks, "quarter_of_ram", lambda memory=memory: memory)
+        fleet, _ = fleet_of(task())
+        results.append(played(fleet, RECIPES[name](), evaluate=True))
+    assert reserved
+    for first, second in zip(*results, strict=True):
+        assert first.weights is not None
+        assert second.weights is not None
+        assert (first.weights.weights == second.weights.weights).all()
+        assert first.evaluation is not None
+        assert second.evaluation is not None
+        assert (first.evaluation.correct == second.evaluation.correct).all()

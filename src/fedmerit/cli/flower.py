@@ -57,6 +57,7 @@ def run(
         typer.Option(metavar="NAME=FILE", help="With [task.nodes]: a node and its rows."),
     ] = None,
     enrolled: Annotated[Path | None, typer.Option(help="The file of `fedmerit flower enroll`.")] = None,
+    client_cpus: Annotated[int, typer.Option(min=1, metavar="N", help="With --simulation: CPUs per client.")] = 1,
     log: Logs = None,
     overrides: Overrides = None,
 ) -> None:
@@ -72,10 +73,11 @@ def run(
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
-    if ((secure or node) and not here) or ((authority or insecure or enrolled or key) and not superlink):
+    misplaced = ((secure or node) and not here, (authority or insecure or enrolled or key) and not superlink)
+    if any(misplaced) or (client_cpus > 1 and not simulation):
         raise ConfigError(
             "--secure goes with --loopback, as does --node; --root-certificates, --insecure and --operator-key go "
-            "with --superlink HOST:PORT, --enrolled with --superlink"
+            "with --superlink HOST:PORT, --enrolled with --superlink, --client-cpus with --simulation"
         )
     logs = located_logs(log or [])  # Flower's processes run in folders of their own
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
@@ -84,7 +86,7 @@ def run(
     elif here:
         on_loopback(settings, out, secure=secure, say=say, nodes=node or (), log=logs)
     else:
-        on_simulation(settings, out, logs)
+        on_simulation(settings, out, logs, client_cpus)
 
 
 @flower.command(epilog="Example:  fedmerit flower key operator.key --login server.example:9092")
@@ -179,6 +181,9 @@ def renew(
 @contextmanager
 def _needing_flower() -> Iterator[None]:
     try:
+        from fedmerit.flower.versions import require_tested
+
+        require_tested()
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(

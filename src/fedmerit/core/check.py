@@ -11,6 +11,7 @@ import numpy as np
 from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.facts import SAMPLES, Fact, find_fact
 from fedmerit.core.host import Limits
+from fedmerit.core.reasons import called
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
@@ -80,7 +81,7 @@ def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
             return np.concatenate([_values(criterion, cohort.keep(places[[at]]), history) for at in places])
 
 
-def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str]) -> tuple[Note, ...]:
+def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str], names: Sequence[str] = ()) -> tuple[Note, ...]:
     """Return the note on a round in which every client was dropped, or nothing.
 
     >>> from fedmerit.core.updates import Updates
@@ -90,14 +91,14 @@ def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str]) -> tuple[Not
     """
     if cohort.ids or not dropped:
         return ()
-    text = f"nothing was learned: all {len(dropped)} clients of the round were dropped ({first_reason(dropped)})"
+    text = f"nothing was learned: all {len(dropped)} clients of the round were dropped ({first_reason(dropped, names)})"
     return (Note("nobody", "all", text),)
 
 
-def first_reason(dropped: Mapping[ClientId, str]) -> str:
-    """Return the dropped client with the lowest id, and the reason."""
+def first_reason(dropped: Mapping[ClientId, str], names: Sequence[str] = ()) -> str:
+    """Return the dropped client with the lowest id, by its name if it is known, and the reason."""
     client = min(dropped)
-    return f"client {client}: {dropped[client]}"
+    return f"{called(names[client] if client < len(names) else str(client))}: {dropped[client]}"
 
 
 def _wrong_update(norm: float, received: int, length: int) -> str | None:

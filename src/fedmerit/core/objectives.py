@@ -268,7 +268,7 @@ OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "mae": mae,
     "log_loss": log_loss,
 }
-ERRORS = ("mae", "log_loss")
+LOSS, ERRORS = "loss", ("mae", "log_loss")
 """Objectives for which lower is better; never criteria."""
 BY_CLASS: Mapping[str, Callable[[NDArray[np.bool_], NDArray[np.bool_]], Vector]] = {
     "recall": lambda mine, predicted: np.asarray((mine & predicted).sum(axis=1) / mine.sum()),
@@ -315,7 +315,16 @@ def worst_value(objective: str, values: Iterable[float]) -> float | None:
     >>> worst_value("auc", [0.7, 0.9]), worst_value("mae", [1.5, 4.0])
     (0.7, 4.0)
     """
-    return (max if objective in ERRORS else min)(values, default=None)
+    return (max if is_error(objective) else min)(values, default=None)
+
+
+def is_error(name: str) -> bool:
+    """Whether lower is better: errors, and losses of a Flower app, while our own `loss` is scaled so that 1 is best.
+
+    >>> is_error("mae"), is_error("eval_loss"), is_error("loss"), is_error("eval_acc")
+    (True, True, False, False)
+    """
+    return name in ERRORS or "error" in name or ("loss" in name and name != LOSS)
 
 
 def direction(measure: str) -> int:
@@ -324,7 +333,7 @@ def direction(measure: str) -> int:
     >>> direction("auc"), direction("mae")
     (1, -1)
     """
-    return -1 if measure in ERRORS else 1
+    return -1 if is_error(measure) else 1
 
 
 def measure_label(measure: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -381,6 +381,23 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "ditto": (ditto, "baseline Ditto: FedAvg, and personal models pulled towards the shared one; not on Flower"),
 }
 """Named recipes, each with a line for lists; `recipe.name` chooses one, and other keys replace its fields."""
+
+
+def recipe_name(recipe: Recipe) -> str | None:
+    """Return the name of a recipe, whatever its criteria; None for a user-defined one.
+
+    >>> recipe_name(fedavg()), recipe_name(prioritized("LD", "DS")), recipe_name(prioritized("LD", when_zero="keep"))
+    ('fedavg', 'prioritized', None)
+    """
+    named = {name: make() for name, (make, _) in RECIPES.items()}
+    alike = (name for name, one in named.items() if name != "fedavg" and _except_criteria(one, recipe))
+    return next((name for name, one in named.items() if one == recipe), None) or next(alike, None)
+
+
+def _except_criteria(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes have the same parts, except for their criteria."""
+    return all(getattr(one, part.name) == getattr(other, part.name) for part in fields(Recipe)[1:])
+
 
 SETTINGS_NOT_RECIPES: Mapping[str, str] = {
     "FedProx": "`train.prox = 0.01` with any recipe",

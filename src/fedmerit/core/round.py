@@ -103,7 +103,7 @@ def aggregate_round(
     history, groups = remember_round(state.history, cohort, groups, recipe.remembers)
     dropped |= unmeasured
     reply_notes = tuple(note for note in replies.notes if note.client in cohort.ids)
-    notes = (*measured.notes, *nobody_trained(cohort, dropped), *bounded.notes, *moved.notes, *reply_notes)
+    notes = (*measured.notes, *nobody_trained(cohort, dropped, host.names), *bounded.notes, *moved.notes, *reply_notes)
     after = State(moved.model, history, {name: part_state for name, part_state in own.items() if part_state})
     return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics)
 

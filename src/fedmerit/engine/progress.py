@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fedmerit.core.objectives import measure_label
 from fedmerit.core.state import Record
-from fedmerit.core.types import Note
+from fedmerit.core.types import ClientId, Note
 from fedmerit.engine.loop import OnRecord
 from fedmerit.errors import NoteWarning
 
@@ -89,19 +89,22 @@ def _notes(record: Record) -> tuple[Note, ...]:
 class NewNotes:
     """Lines for a round: clients left out, rewards refused, and each note the first time its subject occurs."""
 
-    def __init__(self) -> None:
-        self._seen = set[tuple[str, str]]()
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names, self._seen = names, set[tuple[str, str]]()
 
     def __call__(self, record: Record) -> list[str]:
         """The new lines of this round."""
-        lines = [f"client {client} left out: {reason}" for client, reason in record.dropped.items()]
+        lines = [f"{self._who(client)} left out: {reason}" for client, reason in record.dropped.items()]
         verdicts = record.rewards.verdicts.items()
-        lines += [f"client {i} refused its reward: {verdict.reason}" for i, verdict in verdicts if verdict.reason]
+        lines += [f"{self._who(i)} refused its reward: {verdict.reason}" for i, verdict in verdicts if verdict.reason]
         for note in _notes(record):
             if note.kind != "constant" and (note.kind, note.subject) not in self._seen:  # that one ends the output
                 self._seen.add((note.kind, note.subject))
-                lines.append(note.text if note.client is None else f"client {note.client} {note.text}")
+                lines.append(note.text if note.client is None else f"{self._who(note.client)} {note.text}")
         return lines
+
+    def _who(self, client: ClientId) -> str:
+        return self._names[client] if client < len(self._names) else f"client {client}"
 
 
 def _state(record: Record) -> str:

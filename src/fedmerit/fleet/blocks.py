@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fedmerit.core.system import quarter_of_ram
 from fedmerit.errors import RunFailed
 
 
@@ -40,6 +41,13 @@ class Block:
         """Release the block from this process's resident memory; its content stays."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
+
+    @classmethod
+    def of_updates(cls, rows: int, length: int, memory: int | None = None, spill_to: Path | None = None) -> Block:
+        """A block of float32 rows: in memory up to `memory` bytes (default: a quarter of the RAM), else in a file."""
+        budget = quarter_of_ram() if memory is None else memory
+        folder = None if rows * length * 4 <= budget else spill_to or Path(tempfile.gettempdir())
+        return cls((rows, length), np.float32, folder)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Block:

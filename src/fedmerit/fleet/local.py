@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -376,10 +375,7 @@ class LocalFleet:
         return worker
 
     def _block(self, rows: int, length: int, budget: int) -> Block:
-        """Allocate in memory up to a budget, beyond it in a file."""
-        if rows * length * 4 <= budget:
-            return Block((rows, length), np.float32)
-        return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
+        return Block.of_updates(rows, length, budget, self._spill_to)
 
 
 def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from fedmerit.flower.clientapp import clip_mod as clip_mod
     from fedmerit.flower.clientapp import facts as facts
     from fedmerit.flower.clientapp import make_client_app as make_client_app
-    from fedmerit.flower.grid import InProcessGrid as InProcessGrid
     from fedmerit.flower.gridfleet import GridFleet as GridFleet
+    from fedmerit.flower.in_process import InProcessGrid as InProcessGrid
     from fedmerit.flower.merit import Merit as Merit
 
 _MODULE_OF = {
     "GridFleet": "gridfleet",
-    "InProcessGrid": "grid",
+    "InProcessGrid": "in_process",
     "Merit": "merit",
     "clip_mod": "clientapp",
     "facts": "clientapp",

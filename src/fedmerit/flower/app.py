@@ -22,6 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.reasons import called
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
@@ -123,7 +124,7 @@ def serve(
     )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))
-    done = run_on(fleet, with_server_seed(config), out, RoundLog(), log_to)
+    done = run_on(fleet, with_server_seed(config), out, RoundLog(half.names), log_to)
     log.info("fedmerit: accuracy %.4f; the run is in %s", done.accuracy, out)
 
 
@@ -147,8 +148,8 @@ def with_server_seed(config: Config) -> Config:
 class RoundLog:
     """Log each round: number of clients, accuracy, new suspects and new notes."""
 
-    def __init__(self) -> None:
-        self._watch, self._new_notes = Watch(), NewNotes()
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._watch, self._new_notes = names, Watch(), NewNotes(names)
 
     def __call__(self, record: Record) -> None:
         """One line per round, one for each new suspect and each new note."""
@@ -156,6 +157,6 @@ class RoundLog:
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
         log.info("fedmerit: round %d, %d clients%s", record.index, len(record.ids), accuracy)
         for suspect in self._watch(record):
-            log.warning("fedmerit: client %d is a suspect: %s", suspect.client, suspect.summary)
+            log.warning("fedmerit: %s is a suspect: %s", called(self._names[suspect.client]), suspect.summary)
         for line in self._new_notes(record):
             log.warning("fedmerit: %s", line)

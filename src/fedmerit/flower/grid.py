@@ -1,25 +1,19 @@
 """Exchanges on a Grid: send messages, then collect replies until all have arrived or the timeout is over.
 
-An unreadable reply drops its node, not the round. This module also has late answers, a grid that is safe for Flower's
-own strategies, and an in-process grid for tests.
+An unreadable reply drops its node, not the round. This module also has late answers, and a grid that is safe for
+Flower's own strategies. It uses only Flower's public interface, because `Merit` must work on future versions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, cast
+from typing import Any, TypeAlias
 
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedmerit.core.collect.late import Wait
@@ -40,6 +34,9 @@ UNREADABLE = (
     *(RecursionError, MemoryError, DecodeError),
 )
 """Errors that Flower raises if a node's bytes are not a valid message; a lost connection raises other errors."""
+
+
+Receive: TypeAlias = Callable[[ClientId, RecordDict], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +61,11 @@ def push(grid: Grid, messages: Sequence[Message]) -> list[str]:
     pushed again with the same ids, and the SuperLink stores each once.
     """
     for _ in range(PUSH_TRIES - 1):
-        with suppress(ObjectPushError):
+        try:
             return list(grid.push_messages(messages)) if messages else []
+        except Exception as error:
+            if type(error).__name__ != "ObjectPushError":  # by name: the class is not part of Flower's public interface
+                raise
         time.sleep(POLL_SECONDS)
     return list(grid.push_messages(messages))
 
@@ -87,18 +87,30 @@ def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[st
 
 
 def poll(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], dict[str, str]]]:
-    """Pull repeatedly while `waiting` has message ids, which the caller removes; pause if no reply arrived."""
+    """Pull repeatedly while `waiting` has message ids, which the caller removes; pause if no reply arrived.
+
+    Each reply is yielded before the next one is pulled, so that a caller can bound the memory that replies take.
+    """
     while waiting:
-        begun = time.monotonic()
-        replies, unreadable = pull(grid, list(waiting))
-        seconds = time.monotonic() - begun
-        yield replies, unreadable
-        if waiting and not replies:
+        begun, arrived = time.monotonic(), False
+        for message_id in list(waiting):
+            replies, unreadable = pull(grid, [message_id])
+            if replies or unreadable:
+                arrived = True
+                yield replies, unreadable
+        if not arrived:
+            seconds = time.monotonic() - begun
+            yield [], {}
             time.sleep(min(max(POLL_SECONDS, POLL_RATIO * seconds), MAX_POLL_SECONDS))
 
 
 def exchange(
-    grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float, wait: Wait | None = None
+    grid: Grid,
+    contents: Mapping[int, tuple[int, RecordDict]],
+    kind: str,
+    timeout: float,
+    wait: Wait | None = None,
+    receive: Receive | None = None,
 ) -> Exchange:
     """Send one message per client, then pull until all clients have answered or the timeout is over.
 
@@ -106,6 +118,7 @@ def exchange(
     kind      Flower's message type
     timeout   seconds
     wait      end the exchange when enough clients have answered; the remaining clients are late, not mute
+    receive   called with each answer as it arrives; it may take the arrays out, so that they are not held twice
 
     A reply is assigned to a client by the id of the message that it replies to.
     """
@@ -131,6 +144,8 @@ def exchange(
                 gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
             else:
                 answers[client] = reply.content
+                if receive is not None:
+                    receive(client, reply.content)
         passed = time.monotonic() - begun
         over = wait is not None and wait.is_over(len(answers), len(messages), passed)
         if not replies and (over or passed > timeout):
@@ -205,12 +220,14 @@ class LateAnswers:
 class SafeGrid:
     """A wrapper of a Grid that turns an unreadable reply into an error reply of its node.
 
+    `receive` is called with each reply as it arrives.
+
     Flower's `send_and_receive` pulls all replies at once and raises at the first unreadable one. The remaining replies
     are then lost, and the run ends. All other methods are those of the wrapped grid.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
+    def __init__(self, grid: Grid, receive: Callable[[Message], None] = lambda reply: None) -> None:
+        self._grid, self._receive = grid, receive
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)
@@ -225,87 +242,10 @@ class SafeGrid:
             for message_id, reason in unreadable.items():
                 error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason=reason)
                 answers.append(Message(error=error, reply_to=waiting.pop(message_id)))
-            answers += [reply for reply in replies if waiting.pop(reply.metadata.reply_to_message_id, None) is not None]
+            for reply in replies:
+                if waiting.pop(reply.metadata.reply_to_message_id, None) is not None:
+                    self._receive(reply)
+                    answers.append(reply)
             if not replies and timeout is not None and time.monotonic() - begun > timeout:
                 break
         return answers
-
-
-class InProcessGrid(Grid):
-    """A Grid without processes or network, for tests and debugging: it calls the ClientApp directly.
-
-    Nodes 1000, 1001, ... have the partitions 0, 1, ..., or the node configurations `configs`, which Flower passes with
-    `--node-config`. Each node keeps its state between messages.
-    """
-
-    def __init__(
-        self,
-        app: ClientApp,
-        nodes: int,
-        run_config: Mapping[str, Any] | None = None,
-        configs: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        for name in ("_task_id", "_run_id", "_node_id"):
-            if getattr(TaskIdentity, name) is None:  # messages need an identity, and only Flower's processes have one
-                setattr(TaskIdentity, name, 1)
-        self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
-        self._numbers = count(1)  # message ids are never reused: a reply may wait here while more are sent
-        self._contexts = {
-            1000 + place: Context(
-                run_id=1,
-                node_id=1000 + place,
-                node_config=dict(configs[place]) if configs else {"partition-id": place, "num-partitions": nodes},
-                state=RecordDict(),
-                run_config=cast(Any, dict(run_config or {})),
-            )
-            for place in range(nodes)
-        }
-
-    def set_run(self, run: Run) -> None:
-        """Set the run that messages belong to."""
-        self._run = run
-
-    @property
-    def run(self) -> Run:
-        """The run that messages belong to."""
-        return self._run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Make a message to a node."""
-        return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all nodes."""
-        return list(self._contexts)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Deliver each message and store its reply; return the message ids."""
-        ids = []
-        for message in messages:
-            message_id = str(next(self._numbers))
-            message.metadata.__dict__["_message_id"] = message_id
-            self._replies[message_id] = self.deliver(message)
-            ids.append(message_id)
-        return ids
-
-    def deliver(self, message: Message) -> Message:
-        """Return the node's reply, or an error reply if its app raises."""
-        context = self._contexts.get(message.metadata.dst_node_id)
-        if context is None:
-            return Message(error=Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable"), reply_to=message)
-        try:
-            return self._app(message, context)
-        except Exception as error:  # a ClientApp may raise anything; Flower's nodes answer with an error, too
-            cause = error.__cause__ or error
-            reason = f"{type(cause).__name__}: {cause}"
-            return Message(error=Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies to these messages, each once."""
-        return [self._replies.pop(message_id) for message_id in list(message_ids) if message_id in self._replies]
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Push, then pull."""
-        return self.pull_messages(self.push_messages(messages))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedmerit.core.attacks import NOBODY, Attackers
@@ -39,7 +39,7 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import collude, extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
-from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, exchange, pull, push
+from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, Receive, exchange, pull, push
 from fedmerit.flower.messages import (
     AUDIT,
     EVALUATE,
@@ -58,8 +58,10 @@ from fedmerit.flower.messages import (
     numbers,
     pack,
     read_replies,
+    release_arrays,
     setting,
     tag_of,
+    to_array,
     verdict,
 )
 
@@ -188,6 +190,7 @@ class GridFleet:
         }
         sent = {client for client in downloads if not (personal[client] and self._has_personal(client))}
         contents, down = {}, 0
+        shared: dict[int, Array] = {}  # clients that start from the same model share its bytes
         for client, download in sorted(downloads.items()):
             if client in stale:
                 continue
@@ -202,40 +205,59 @@ class GridFleet:
             }
             vectors = {VECTOR + name: values for name, values in download.vectors.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
-            contents[client] = pack(vectors, config)
+            shared |= {id(values): to_array(values) for values in vectors.values() if id(values) not in shared}
+            contents[client] = pack({name: shared[id(values)] for name, values in vectors.items()}, config)
             down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # training may change the personal model: unknown until it answers
-        result = self._ask(contents, TRAIN, index)
+        sent_as = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
+        most = len({*contents, *stale, *self.late.waiting, *self.late.arrived})
+        blocks = {name: Block.of_updates(most, length) for name in sent_as}
+        answers: dict[ClientId, tuple[int, int, dict[str, Any]]] = {}
+        unread: dict[ClientId, str] = {}
+
+        def trained(content: RecordDict) -> tuple[int, int, dict[str, Any]]:
+            row = len(answers)
+            for name, key in sent_as.items():
+                blocks[name].array[row] = array(content, key, shape=(length,), dtypes=("f4",))
+            return row, setting(content, "personal", int), numbers(content)
+
+        def receive(client: ClientId, content: RecordDict) -> None:
+            read, failed = read_replies(trained, {client: content})
+            answers.update(read)
+            unread.update(failed)
+            release_arrays(content)
+
+        result = self._ask(contents, TRAIN, index, receive)
+        contents.clear()
         self._pull_late_answers()
         stale |= self.late.take(index) if downloads else {}
-        sent_as = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
-
-        def trained(content: RecordDict) -> tuple[dict[str, Model], int, dict[str, Any]]:
-            rows = {name: array(content, key, shape=(length,), dtypes=("f4",)) for name, key in sent_as.items()}
-            return rows, setting(content, "personal", int), numbers(content)
-
         late = {client: answer.content for client, answer in stale.items()}
-        answers, unread = read_replies(trained, {**result.contents, **late})
+        for client, content in late.items():
+            receive(client, content)
         for client, (_, _, claimed) in list(answers.items()):
             reason = self.admission.excessive_claim(client, claimed)
             if reason is not None:
                 unread[client] = reason
                 del answers[client]
-        ids = tuple(answers)
-        received = {name: Updates(_matrix([answers[client][0][name] for client in ids], length)) for name in sent_as}
+        ids = tuple(sorted(answers))
+        places = np.array([answers[client][0] for client in ids], dtype=np.intp)
+        received = {
+            name: Updates(block.array, places, block.release if block.on_disk else None)
+            for name, block in blocks.items()
+        }
         updates = received.pop("update")
-        for client, (rows, tag, _) in answers.items():
-            self.reported_tags[client] = tag
+        for place, client in enumerate(ids):
+            self.reported_tags[client] = answers[client][1]
             if personal.get(client) == "keep":
-                self._record_personal(client, starts[client] + rows["update"], index, TRAINED)
+                self._record_personal(client, starts[client] + updates.row(place), index, TRAINED)
             elif personal.get(client) == "reset" and client in sent:
                 self._record_personal(client, starts[client], index, TRAINED)
         replies = Replies(
             ids,
             updates,
-            tuple(facts for _, _, facts in answers.values()),
+            tuple(answers[client][2] for client in ids),
             {client: reason for client, reason in result.failed.items() if client not in late} | unread,
             {**result.seconds, **{client: answer.seconds for client, answer in stale.items()}},
             bytes_down=down,
@@ -278,7 +300,7 @@ class GridFleet:
         judges = range(len(self.server.names)) if clients is None else clients
         arrays, config = models_as_records(models)
         config |= {"on": on, "losses": losses}
-        return self._evaluate({client: pack(arrays, config) for client in judges}, len(models), losses)
+        return self._evaluate(dict.fromkeys(judges, pack(arrays, config)), len(models), losses)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """Test each client's personal model; a client without one gets it in the message."""
@@ -317,7 +339,7 @@ class GridFleet:
         names = [objective.name for objective in objectives]
         config: dict[str, Any] = {"objectives": names, "on": on}
         asked = range(len(self.server.names)) if clients is None else clients
-        shared = {client: pack({"model": model}, config) for client in asked}
+        shared = dict.fromkeys(asked, pack({"model": model}, config))
         contents = self._with_personal("model", model, config) if personal else shared
         return read_replies(partial(audited, names=names), self._ask(contents, AUDIT).contents)[0]
 
@@ -354,17 +376,24 @@ class GridFleet:
         copies = self.copies
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
-    def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str, index: int | None = None) -> Exchange:
+    def _ask(
+        self,
+        contents: Mapping[ClientId, RecordDict],
+        kind: str,
+        index: int | None = None,
+        receive: Receive | None = None,
+    ) -> Exchange:
         """Send a message to each client that is connected and not late; `index` is the round of a training message.
 
-        Only training overselects, that is, sends to more clients than it needs.
+        Only training overselects, that is, sends to more clients than it needs. `receive` gets each answer as it
+        arrives.
         """
         wait = self.wait if index is not None or self.wait is None else replace(self.wait, overselect=1.0)
         self._welcome_back()
         self._pull_late_answers()
         free = [client for client in contents if client in self.nodes and client not in self.late]
         messages = {client: (self.nodes[client], contents[client]) for client in free}
-        result = exchange(self.grid, messages, kind, self.timeout, wait)
+        result = exchange(self.grid, messages, kind, self.timeout, wait, receive)
         away = {
             client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
             for client in contents
@@ -388,7 +417,3 @@ class GridFleet:
 def _hello(content: RecordDict) -> tuple[ClientId, int]:
     """Read the client that a node claims to be, and the version of its personal model."""
     return setting(content, "client", int), setting(content, "personal", int)
-
-
-def _matrix(rows: Sequence[Model], length: int) -> Model:
-    return np.stack(rows) if rows else np.empty((0, length), dtype=np.float32)

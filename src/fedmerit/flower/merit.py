@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,6 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
-from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedmerit.config.privacy import epsilon_of_releases, require_account
 from fedmerit.core.collect.collect import Poisson
@@ -27,18 +27,20 @@ from fedmerit.core.models.shared import Assignment
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.parts import Words, check_words, declared
 from fedmerit.core.recipe import RECIPE_WORDS, Recipe
-from fedmerit.core.recipes import privacy_of
+from fedmerit.core.recipes import fedavg, privacy_of
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.server.private_sum import PrivateSum, check_selection
+from fedmerit.core.showing import printable
 from fedmerit.core.state import Clock, Record, State, Tested, make_record
 from fedmerit.core.suspects import Watch
 from fedmerit.core.types import EMPTY, AskedRows, ClientId, Evaluation, Model, Replies
-from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import ClientWeight, by_client
-from fedmerit.errors import ConfigError
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.grid import SafeGrid, error_text
+from fedmerit.flower.inbox import Inbox
 from fedmerit.flower.messages import (
     InvalidRecord,
+    as_numpy,
     consistent_metrics,
     read_replies,
     reason_of,
@@ -46,22 +48,29 @@ from fedmerit.flower.messages import (
     to_vector,
     vector_bytes,
 )
+from fedmerit.flower.reported import find_key, metrics_of, missing_line, scalars, without_facts
 from fedmerit.flower.run_writer import Names, RunWriter
-from fedmerit.store.reasons import why
+from fedmerit.flower.versions import warn_if_untested
+from fedmerit.store.reasons import nothing_weighed, why
 
 log = logging.getLogger("flwr")
 
 WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses", "answers in their round"})
 """What a strategy provides to a recipe. The app decides which rows its nodes test models on."""
 ServerEvaluate = Callable[[Sequence[ArrayRecord]], Predictions]
+ServerMetrics = Callable[[int, ArrayRecord], MetricRecord | None]
 Combine = Callable[[list[RecordDict], str], MetricRecord]
 
 
 class Merit(FedAvg):
     """A Flower Strategy that weights clients by a recipe, drops invalid replies, and logs the reason of each weight.
 
-    recipe           how clients are weighted, for example `prioritized("LD", "DS")`
+    recipe           how clients are weighted, for example `prioritized("LD", "DS")`; default: `fedavg()`, which needs
+                     only the `num-examples` that every app reports
     seed             of all random choices
+    accuracy_key     the metric of the app's evaluate function that is the accuracy, from 0 to 1; default: `accuracy`,
+                     `eval_acc`, `val_accuracy` or another usual name, which is logged
+    loss_key         the same for the mean loss
     server_evaluate  predicts with models on the server's rows, for recipes with `validated:` criteria
     limits           the largest value that a node may report for a fact: `{"samples": 5000, "labels": 10}`
     out              a run folder for ledger, checkpoints and model, for `fedmerit report` and `fedmerit explain`; if it
@@ -70,9 +79,13 @@ class Merit(FedAvg):
                      mapping from Flower's node ids
     settings         those of Flower's FedAvg: `fraction_train`, `min_available_nodes`, ...
 
-    A recipe with a search tests candidates with the app's evaluate function. It must report `num-examples`, `accuracy`
-    and, for a search by loss, the mean `loss`. A recipe with `privacy` selects each of the `min_available_nodes` nodes
-    with probability `fraction_train`, and the server clips updates and adds noise.
+    If no node reports a fact that the recipe needs, the first round raises an error with the line to add. A run that
+    changes the model in no round raises an error at its end. The app's own metrics are aggregated without facts, and
+    the results of `evaluate` and of `evaluate_fn` are kept in the ledger under their names.
+
+    A recipe with a search tests candidates with the app's evaluate function. It must report `num-examples`, the
+    accuracy and, for a search by loss, the mean loss. A recipe with `privacy` selects each of the
+    `min_available_nodes` nodes with probability `fraction_train`, and the server clips updates and adds noise.
 
     `records` has the record of every round, with client numbers 0, 1, ... instead of Flower's node ids.
 
@@ -86,15 +99,24 @@ class Merit(FedAvg):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Recipe | None = None,
         *,
         seed: int = 0,
+        accuracy_key: str | None = None,
+        loss_key: str | None = None,
         server_evaluate: ServerEvaluate | None = None,
         limits: Limits = EMPTY,
         out: Path | str | None = None,
         names: Names = (),
         **settings: Any,
     ) -> None:
+        recipe = fedavg() if recipe is None else recipe
+        if not isinstance(recipe, Recipe):
+            raise ConfigError(
+                f'recipe must be a Recipe, for example prioritized("LD", "DS") (got {recipe!r:.80}); settings of '
+                "FedAvg are passed by name: Merit(fraction_train=0.5)"
+            )
+        warn_if_untested()
         if "shared test" not in declared(recipe.models, "gives"):
             raise ConfigError(
                 "Merit needs one model that all clients share, and this recipe trains several; run it with "
@@ -117,7 +139,13 @@ class Merit(FedAvg):
         self.recipe, self.seed, self.server_evaluate, self.limits = recipe, seed, server_evaluate, limits
         self.records: list[Record] = []
         self._watch = Watch()
+        self._metric_keys = {"accuracy": accuracy_key, "loss": loss_key}
+        self._like = ArrayRecord()
         self._messages: list[Message] = []
+        self._inbox: Inbox | None = None
+        self._sent = self._judged = self._told_accuracy = False
+        self._reported: set[str] = set()
+        self._warned: set[tuple[str, int]] = set()
         self._tests: list[Message] = []
         run = {"run": {"seed": seed, "fraction": self.fraction_train}}
         self._run = RunWriter(None if out is None else Path(out), recipe, run, names)
@@ -129,15 +157,55 @@ class Merit(FedAvg):
         log.info("\t├──> Recipe: %s", self.recipe)
         super().summary()
 
-    def start(self, grid: Grid, *arguments: Any, **settings: Any) -> Result:
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: ServerMetrics | None = None,
+        **settings: Any,
+    ) -> Result:
         """Run the rounds as FedAvg does, on a grid on which an unreadable reply drops only its node."""
-        return super().start(cast(Grid, SafeGrid(grid)), *arguments, **settings)
+        kept = None if evaluate_fn is None else partial(self._evaluate_server, evaluate_fn)
+        safe = cast(Grid, SafeGrid(grid, self._receive))
+        configs = {"train_config": train_config, "evaluate_config": evaluate_config}
+        try:
+            result = super().start(safe, initial_arrays, num_rounds, timeout, evaluate_fn=kept, **configs, **settings)
+        finally:
+            self._grid = grid  # the wrapper refers to this strategy, which would keep its folder locked
+        if self._sent and self._privacy is None and self.records and all(one.weights is None for one in self.records):
+            raise RunFailed(
+                f"nothing was learned: no round of {len(self.records)} changed the model. "
+                f"{nothing_weighed(self._run.ledger, self.records[-1].index)}"
+            )
+        return result
+
+    def _receive(self, reply: Message) -> None:
+        """Read a training reply as it arrives, so that it is not held until all are there.
+
+        A subclass with its own `aggregate_train` may want the arrays of the replies, so there they stay.
+        """
+        if self._inbox is not None and type(self).aggregate_train is Merit.aggregate_train:
+            self._inbox.read(reply, release=True)
+
+    def _evaluate_server(
+        self, evaluate_fn: ServerMetrics, server_round: int, arrays: ArrayRecord
+    ) -> MetricRecord | None:
+        """Evaluate on the server with the app's function, and keep the result."""
+        metrics = evaluate_fn(server_round, arrays)
+        if metrics is not None and self.records and self.records[-1].index == server_round:
+            self.records[-1] = self._run.amend(self.records[-1], {}, {}, scalars(metrics))
+        return metrics
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Make FedAvg's messages, and store their model, because updates are differences from it."""
         self._grid, self._like, self._messages = grid, arrays, []
+        self._run.describe(getattr(getattr(grid, "run", None), "fab_id", ""))
         if server_round <= self._run.done:
             return []
         model = to_vector(arrays)
@@ -150,10 +218,14 @@ class Merit(FedAvg):
             nodes = self._draw_nodes(self._privacy, server_round)
             self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
         self._run.clients_of(message.metadata.dst_node_id for message in self._messages)  # number new nodes by id
+        self._inbox = Inbox(self._messages, model, arrays, self.weighted_by_key)
+        self._sent = self._sent or bool(self._messages)
         return self._messages
 
     def _draw_nodes(self, privacy: PrivateSum, server_round: int) -> list[int]:
         """Select each node with the probability that the privacy accounting assumes; the result may be empty."""
+        from flwr.serverapp.strategy.strategy_utils import sample_nodes  # not part of Flower's public interface
+
         _, connected = sample_nodes(self._grid, self.min_available_nodes, 0)
         nodes, selection = sorted(connected), Poisson(privacy.fraction, secret=not privacy.reproducible)
         return [nodes[place] for place in selection(server_round, len(nodes), self.seed)]
@@ -162,11 +234,20 @@ class Merit(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check replies, weight clients, search, aggregate; without a valid reply the model does not change."""
-        assert self._state is not None  # Flower calls configure_train first
-        if server_round <= self._run.done:
+        if self._state is None or not self._like or (self._inbox is None and server_round > self._run.done):
+            raise RunFailed(
+                "Merit.aggregate_train needs the messages of Merit.configure_train, which was not called in round "
+                f"{server_round}; a subclass with its own configure_train must call super().configure_train(...)"
+            )
+        if self._inbox is None or server_round <= self._run.done:
             return to_arrays(self._state.model, self._like), None
-        clock, by_node = Clock(), self._read_replies(list(replies))
+        clock, inbox, self._inbox = Clock(), self._inbox, None
+        for reply in replies:
+            inbox.read(reply)
+        by_node = inbox.replies()
+        self._require_facts(by_node)
         collected, nodes, strangers = self._run.by_client(by_node)
+        self._warn_of_missing(collected, strangers)
         self._candidate_bytes = 0
         assignment = Assignment((self._state.model,), dict.fromkeys(collected.ids, 0))
         result = aggregate_round(self._state, self.recipe, collected, self._host(), assignment, self.seed, clock)
@@ -184,29 +265,58 @@ class Merit(FedAvg):
             log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
         for suspect in self._watch(record):
             log.warning("\t> %s is a suspect: %s", names[suspect.client], suspect.summary)
-        named = {name: array.numpy() for name, array in arrays.items()}
-        self.records.append(self._run.write(result.state, record, named, strangers))
+        self.records.append(self._run.write(result.state, record, lambda: as_numpy(arrays), strangers))
         for line in why(self._run.ledger).splitlines():
             log.info("\t> %s", line)
         if privacy is not None:  # the accounting does not cover the app's own metrics, so they are not released
             return arrays, None
         if record.weights is None:
             return None, None
-        contents = {client: self._contents[nodes[client]] for client in result.cohort.ids}
+        contents = {nodes[client]: inbox.contents[nodes[client]] for client in result.cohort.ids}
         return arrays, self._metrics(contents, self.train_metrics_aggr_fn)
 
     def _host(self) -> Host:
         """What a round can use: nodes that test models, and the app's evaluation on the server's rows."""
         clients = cast(Clients, self)  # a recipe with one model calls only `judges` and `evaluate`
-        names = tuple(map(str, range(self.min_available_nodes)))
+        # A private sum counts the clients that can be drawn, which are `min_available_nodes`.
+        names = self._run.names if self._privacy is None else map(str, range(self.min_available_nodes))
         predict = None if self.server_evaluate is None else self._predict
-        return Host(clients, names, WORDS, self.limits, predict, book=self._run.ledger.book)
+        return Host(clients, tuple(names), WORDS, self.limits, predict, book=self._run.ledger.book)
+
+    def _require_facts(self, replies: Replies) -> None:
+        """Raise an error if no node has ever reported a fact that the recipe needs."""
+        needed = self._run.needed_facts(self.recipe.client_facts)
+        self._reported |= {name for facts in replies.facts for name in needed if name in facts}
+        missing = [name for name in needed if name not in self._reported]
+        if missing and replies.ids:
+            names = ", ".join(f"`{self.weighted_by_key if name == SAMPLES else name}`" for name in missing)
+            use = "    from fedmerit.flower import facts\n" if "**facts(" in self._line(missing) else ""
+            raise ConfigError(
+                f"no node reports {names}, which the recipe or `names` needs. Add it to the metrics of the ClientApp's "
+                f"train reply:\n{use}    {self._line(missing)}"
+            )
+
+    def _line(self, missing: Sequence[str]) -> str:
+        return missing_line(missing, self.weighted_by_key)
+
+    def _warn_of_missing(self, replies: Replies, strangers: Mapping[int, str]) -> None:
+        """Warn once per client that does not report a required fact, and of nodes that are not a named client."""
+        for name in self.recipe.client_facts:
+            lacking = zip(replies.ids, replies.facts, strict=True)
+            new = [client for client, facts in lacking if name not in facts and (name, client) not in self._warned]
+            self._warned |= {(name, client) for client in new}
+            if new:
+                who = ", ".join(self._run.names[client] for client in new)
+                text = "\t> dropped because `%s` is missing: %s. Their ClientApp must have: %s"
+                log.warning(text, name, who, self._line([name]))
+        for node, reason in strangers.items():
+            log.warning("\t> node %d is left out: %s", node, reason)
 
     def _metrics(self, contents: Mapping[int, RecordDict], combine: Combine) -> MetricRecord | None:
         """Aggregate the app's own metrics as FedAvg does, over nodes whose metric names agree with the majority."""
-        consistent, rejected = consistent_metrics(contents, self.weighted_by_key)
+        consistent, rejected = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
         for node, reason in rejected.items():
-            log.warning("\t> metrics of node %d are ignored: %s", node, reason)
+            log.warning("\t> metrics of %s are ignored: %s", self._run.name_of(node), reason)
         try:
             return combine(list(consistent.values()), self.weighted_by_key) if consistent else None
         except (ValueError, TypeError, KeyError, ArithmeticError) as error:
@@ -225,69 +335,57 @@ class Merit(FedAvg):
         """Aggregate the nodes' tests as FedAvg does, without errors and invalid answers."""
         answers = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
         nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
+        if not self._tests and server_round > self._run.done:  # a subclass made its own messages
+            nodes = {name: reply.metadata.src_node_id for name, reply in answers.items()}
         contents = {node: answers[name].content for name, node in nodes.items() if name in answers}
-        if contents:
-            tests, _ = read_replies(self._read_test, contents)
+        if contents and self.records:
+            tests, rejected = self._read_tests(contents)
+            if not tests and not self._told_accuracy:
+                self._told_accuracy = True
+                log.warning("\t> no accuracy of the nodes is kept: %s", next(iter(rejected.values())))
             counts = {node: (correct, size) for node, (correct, size, _) in tests.items()}
-            self.records[-1] = self._run.amend(self.records[-1], counts)
+            own, _ = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
+            metrics = {node: scalars(metrics_of(content), self.weighted_by_key) for node, content in own.items()}
+            self.records[-1] = self._run.amend(self.records[-1], counts, metrics)
         return self._metrics(contents, self.evaluate_metrics_aggr_fn)
 
-    def _read_test(self, content: RecordDict, *, losses: bool = False) -> tuple[int, int, float]:
+    def _without_facts(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
+        required, weight = self.recipe.client_facts, self.weighted_by_key
+        return {node: without_facts(content, required, weight) for node, content in contents.items()}
+
+    def _read_tests(
+        self, contents: Mapping[int, RecordDict], *, losses: bool = False
+    ) -> tuple[dict[int, tuple[int, int, float]], dict[int, str]]:
+        """Read correct rows, rows and summed loss of each reply; reasons for the unusable ones."""
+        keys = {kind: self._key(kind, list(contents.values())) for kind in ("accuracy", *(["loss"] if losses else []))}
+        return read_replies(partial(self._read_test, keys=keys), contents)
+
+    def _key(self, kind: str, contents: Sequence[RecordDict]) -> str | None:
+        """The metric that is the accuracy or the loss: the given one, or a usual name, which is logged once."""
+        if self._metric_keys[kind] is None and (found := find_key(kind, contents)):
+            self._metric_keys[kind] = found
+            if found != kind:
+                log.info("\t> the %s of the nodes is their metric `%s`", kind, found)
+        return self._metric_keys[kind]
+
+    def _read_test(self, content: RecordDict, keys: Mapping[str, str | None]) -> tuple[int, int, float]:
         """Read correct rows, rows and summed loss from the reply of an app's evaluate function; check their range."""
-        metrics = {name: value for record in content.metric_records.values() for name, value in record.items()}
-        size, accuracy = metrics.get(self.weighted_by_key), metrics.get("accuracy")
-        loss = metrics.get("loss") if losses else 0.0
-        if not isinstance(size, int) or not 0 <= size <= MOST_SAMPLES:
+        metrics = metrics_of(content)
+        size = metrics.get(self.weighted_by_key)
+        if not isinstance(size, float | int) or not 0 <= size <= MOST_SAMPLES or size != int(size):
             raise InvalidRecord(
                 f"`{self.weighted_by_key}` must be a whole number from 0 to {MOST_SAMPLES:g} (got {size!r:.80})"
             )
-        if not isinstance(accuracy, float | int) or not 0 <= accuracy <= 1:
-            raise InvalidRecord(f"`accuracy` must be a number from 0 to 1 (got {accuracy!r:.80})")
-        if not isinstance(loss, float | int) or not 0 <= loss <= MOST_LOSS:
-            raise InvalidRecord(f"`loss` must be a number from 0 to {MOST_LOSS:g} (got {loss!r:.80})")
-        return round(accuracy * size), size, loss * size
-
-    def _read_replies(self, messages: Sequence[Message]) -> Replies:
-        """Convert trained models to updates, by node; each message accepts one reply."""
-        sent = {message.metadata.message_id: message.metadata.dst_node_id for message in self._messages}
-        assert self._state is not None
-        start, rows = self._state.model, dict[int, int]()
-        matrix = np.empty((len(sent), len(start)), np.float32)
-        facts: dict[int, Mapping[str, Any]] = {}
-        failed: dict[int, str] = {}
-        self._contents: dict[int, RecordDict] = {}
-        received = 0
-        for message in messages:
-            node = sent.pop(message.metadata.reply_to_message_id, None)
-            if node is None:
-                continue
-            row = matrix[len(rows)]
-            try:
-                facts[node] = self._read_reply(message, row)
-                row -= start
-                rows[node], self._contents[node] = len(rows), message.content
-                received += sum(vector_bytes(arrays) for arrays in message.content.array_records.values())
-            except Exception as error:  # whatever a node sent, it is dropped and the round continues
-                failed[node] = reason_of(error)
-        failed |= dict.fromkeys(sent.values(), "no answer")
-        ids = tuple(sorted(rows))
-        places = np.array([rows[node] for node in ids], dtype=np.intp)
-        return Replies(ids, Updates(matrix, places), tuple(facts[node] for node in ids), failed, bytes_up=received)
-
-    def _read_reply(self, message: Message, row: Model) -> dict[str, Any]:
-        """Return the facts that a node reported, and write its model to the row."""
-        if message.has_error():
-            raise InvalidRecord(error_text(message))
-        arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
-        if len(arrays) != 1 or len(metrics) != 1:
-            raise InvalidRecord(
-                f"a reply must have one ArrayRecord and one MetricRecord (got {len(arrays)} and {len(metrics)})"
-            )
-        facts = dict(metrics[0])
-        if self.weighted_by_key in facts:
-            facts[SAMPLES] = facts[self.weighted_by_key]
-        to_vector(arrays[0], self._like, row)
-        return facts
+        values = {"loss": 0.0}
+        for kind, key in keys.items():
+            value, high = metrics.get(key or kind), {"accuracy": 1.0, "loss": MOST_LOSS}[kind]
+            if not isinstance(value, float | int) or not 0 <= value <= high:
+                raise InvalidRecord(
+                    f"`{key or kind}` must be a number from 0 to {high:g} (got {value!r:.80}; its metrics are "
+                    f"{', '.join(metrics):.200}); name another one with Merit(..., {kind}_key=...)"
+                )
+            values[kind] = float(value)
+        return round(values["accuracy"] * size), int(size), values["loss"] * size
 
     @property
     def largest_share(self) -> float:
@@ -338,13 +436,13 @@ class Merit(FedAvg):
                 cells.append((place, client))
         replies = list(self._grid.send_and_receive(messages))
         sent = {message.metadata.message_id: place for place, message in enumerate(messages)}
-        contents = {
-            sent.pop(reply.metadata.reply_to_message_id): reply.content
-            for reply in replies
-            if not reply.has_error() and reply.metadata.reply_to_message_id in sent
-        }
+        answers = {sent.pop(name): reply for reply in replies if (name := reply.metadata.reply_to_message_id) in sent}
+        contents = {place: reply.content for place, reply in answers.items() if not reply.has_error()}
         correct, summed, sizes = np.zeros((3, len(models), len(self._run.names)))
-        for place, answer in read_replies(lambda reply: self._read_test(reply, losses=losses), contents)[0].items():
+        tests, rejected = self._read_tests(contents, losses=losses)
+        rejected |= {place: error_text(reply) for place, reply in answers.items() if reply.has_error()}
+        self._require_judges(bool(tests), {cells[place][1]: reason for place, reason in rejected.items()})
+        for place, answer in tests.items():
             correct[cells[place]], sizes[cells[place]], summed[cells[place]] = answer
         whole = (sizes == sizes[0]).all(axis=0)  # a client counts only if it tested all candidates on the same rows
         rows = (sizes[0] * whole).astype(np.int64)
@@ -352,6 +450,19 @@ class Merit(FedAvg):
             Evaluation((right * whole).astype(np.int64), rows, loss * whole if losses else None)
             for right, loss in zip(correct, summed, strict=True)
         ]
+
+    def _require_judges(self, judged: bool, rejected: Mapping[ClientId, str]) -> None:
+        """Raise an error if no node has ever tested a candidate of the search; later, a warning."""
+        reasons = [f"{self._run.names[client]}: {reason}" for client, reason in sorted(rejected.items())]
+        reason = printable(reasons[0]) if reasons else "no node answered"
+        if not judged and not self._judged:
+            raise RunFailed(
+                "the recipe's search tests candidate models with the app's evaluate function, and no node returned a "
+                f"usable result ({reason})"
+            )
+        if not judged:
+            log.warning("\t> no node tested the candidates of this round (%s)", reason)
+        self._judged = True
 
 
 def _needs_a_fleet(name: str) -> bool:

@@ -139,6 +139,11 @@ def to_arrays(model: Model, like: ArrayRecord) -> ArrayRecord:
     return ArrayRecord(arrays)
 
 
+def as_numpy(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a record by name."""
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
 def vector_bytes(arrays: ArrayRecord) -> int:
     """Count the bytes of a record's numbers, without headers.
 
@@ -149,19 +154,30 @@ def vector_bytes(arrays: ArrayRecord) -> int:
 
 
 def pack(
-    arrays: Mapping[str, NDArray[Any]] | None = None,
+    arrays: Mapping[str, NDArray[Any] | Array] | None = None,
     config: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> RecordDict:
     """Make the content of a message: one record for each argument that is given."""
     content = RecordDict()
     if arrays is not None:
-        content[ARRAYS] = ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+        content[ARRAYS] = ArrayRecord({name: to_array(array) for name, array in arrays.items()})
     if config is not None:
         content[CONFIG] = ConfigRecord(dict(config))
     if metrics is not None:  # a MetricRecord accepts Python's own numbers only
         content[METRICS] = MetricRecord({name: np.asarray(value).tolist() for name, value in metrics.items()})
     return content
+
+
+def to_array(values: NDArray[Any] | Array) -> Array:
+    """Serialise an array; an Array stays as it is, so that several messages can share it."""
+    return values if isinstance(values, Array) else Array(np.ascontiguousarray(values))
+
+
+def release_arrays(content: RecordDict) -> None:
+    """Remove the arrays of a message that was read, so that they do not stay in memory."""
+    for record in content.array_records.values():
+        record.clear()
 
 
 def arrays_in(content: RecordDict) -> Mapping[str, Array]:

@@ -7,7 +7,7 @@ same while the node is connected, also if the ServerApp restarts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.state import Record, State
-from fedmerit.core.types import ClientId, Evaluation, Note, Replies
+from fedmerit.core.showing import printable
+from fedmerit.core.state import SERVER, Record, State
+from fedmerit.core.types import EMPTY, ClientId, Evaluation, Note, Replies
 from fedmerit.engine.loop import newest_state
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import write_checkpoint, write_model
-from fedmerit.store.run_folder import LEDGER, MODEL, check_versions, held, make_folder, recipe_meta
+from fedmerit.store.run_folder import APP, LEDGER, MODEL, check_versions, held, make_folder, named_form, recipe_meta
 
 PARTITION = "partition-id"
 """The metric in which a node reports its index in the list of names."""
@@ -34,6 +35,7 @@ NODES = "nodes.json"
 """The file with the client of each node."""
 
 Names = Sequence[str] | Mapping[int, str]
+NamedArrays = Mapping[str, NDArray[Any]]
 
 
 class RunWriter:
@@ -64,7 +66,7 @@ class RunWriter:
         if out is None:
             self.ledger = Ledger.create(None, self.names, recipe_meta(form))
         else:
-            self._open(out, recipe, form, json.dumps({"recipe": json.loads(form), **settings}))
+            self._open(out, recipe, form, json.dumps({"recipe": named_form(recipe), **settings}))
 
     def _open(self, out: Path, recipe: Recipe, form: str, settings: str) -> None:
         """Make the folder, or resume the run in it."""
@@ -96,6 +98,20 @@ class RunWriter:
         if not self._by_claim:
             return {node: self._identify(node) for node in sorted(nodes)}
         return {node: self._clients[node] for node in nodes if node in self._clients}
+
+    def name_of(self, node: int) -> str:
+        """The name of a node's client, or its id if it is not a client."""
+        client = self._clients.get(node)
+        return f"node {node}" if client is None else self.names[client]
+
+    def needed_facts(self, required: Sequence[str]) -> list[str]:
+        """What nodes must report: the facts that the recipe requires and, with a list of names, their partition-id."""
+        return [*([PARTITION] if self._by_claim else []), *required]
+
+    def describe(self, app: str) -> None:
+        """Note the name of the Flower app, once, for the title of the report."""
+        if app and APP not in self.ledger.meta():
+            self.ledger.describe(APP, printable(app, 80))
 
     def by_client(self, replies: Replies) -> tuple[Replies, dict[ClientId, int], dict[int, str]]:
         """Convert replies by node to replies by client.
@@ -132,7 +148,8 @@ class RunWriter:
         if self._by_claim:
             if not isinstance(claim, int) or not 0 <= claim < len(self.names):
                 raise ValueError(
-                    f"metric {PARTITION!r} must be a whole number from 0 to {len(self.names) - 1} (got {claim!r:.80})"
+                    f"metric {PARTITION!r} must be a whole number from 0 to {len(self.names) - 1} (got {claim!r:.80}); "
+                    f'report "{PARTITION}": context.node_config["{PARTITION}"]'
                 )
             client = claim
         else:
@@ -143,11 +160,11 @@ class RunWriter:
         return client
 
     def write(
-        self, state: State, record: Record, arrays: Mapping[str, NDArray[Any]], strangers: Mapping[int, str]
+        self, state: State, record: Record, arrays: Callable[[], NamedArrays], strangers: Mapping[int, str]
     ) -> Record:
         """Write a round: first the models, then the ledger; return the record with a note on each unknown node.
 
-        `arrays` is the model under the names that the app uses.
+        `arrays` returns the model under the names that the app uses.
         """
         notes = (
             Note("stranger", str(node), f"node {node}, which is not a named client, was left out: {reason}")
@@ -159,15 +176,25 @@ class RunWriter:
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
             write_checkpoint(self._out, state, self.ledger.identity())
-            write_model(self._out / MODEL, state.model, record.index, NamedTensors(arrays, tuple(arrays)))
+            named = arrays()
+            write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
         self.ledger.append(record)
         return record
 
-    def amend(self, record: Record, tests: Mapping[int, tuple[int, int]]) -> Record:
-        """Add the nodes' tests to the last round; `tests` has (correct rows, rows) by node."""
+    def amend(
+        self,
+        record: Record,
+        tests: Mapping[int, tuple[int, int]],
+        metrics: Mapping[int, Mapping[str, float]],
+        server: Mapping[str, float] = EMPTY,
+    ) -> Record:
+        """Add tests to the last round: (correct rows, rows) and metrics by node, and the metrics of the server."""
         correct, sizes = np.zeros((2, len(self.names)), dtype=np.int64)
         for node, client in self.clients_of(tests).items():
             correct[client], sizes[client] = tests[node]
-        record = replace(record, evaluation=Evaluation(correct, sizes))
+        evaluation = Evaluation(correct, sizes) if tests else record.evaluation
+        audit = {client: metrics[node] for node, client in self.clients_of(metrics).items()}
+        audit |= {SERVER: server} if server else {}
+        record = replace(record, evaluation=evaluation, audit={**record.audit, **audit})
         self.ledger.append(record, again=True)
         return record

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,19 @@ def on_loopback(
         raise RunFailed(NOT_ENDED)
 
 
-def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
-    """Run in Flower's simulation, where Ray runs the clients in one process per core."""
+def on_simulation(config: Config, out: Path, log: Sequence[str] = (), client_cpus: int = 1) -> None:
+    """Run in Flower's simulation: Ray runs as many clients at a time as the machine has CPUs / `client_cpus`.
+
+    The environment variable RAY_ADDRESS names an existing Ray cluster; without it, Ray starts on this machine.
+    """
+    if find_spec("ray") is None:
+        raise ConfigError("Flower's simulation needs Ray, which is not installed: install the extra `simulation`")
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
     clients = _count_clients(config)
     server, client = simulation_apps(dump_config(located(config)), out.absolute(), log)
-    resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    resources: dict[str, Any] = {"client_resources": {"num_cpus": client_cpus, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)

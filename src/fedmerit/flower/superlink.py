@@ -28,6 +28,7 @@ from flwr.superlink.auth_plugin import ControlAuthnPlugin
 
 from fedmerit.config.reading import read_file
 from fedmerit.errors import ConfigError, UserError
+from fedmerit.flower.versions import require_tested
 
 KEY_OPTION, ISOLATION = "--superexec-auth-secret-file", "--isolation"
 MIN_CHARACTERS, MAX_CHARACTERS = 32, 512
@@ -103,6 +104,7 @@ def plugin_for(key: str) -> type[ControlAuthnPlugin]:
 
 def main(arguments: Sequence[str]) -> None:
     """Start Flower's SuperLink with the options of the command line; require the key in the named file."""
+    require_tested()
     options = [word for argument in arguments for word in argument.split("=", 1)]
     named = {name: value for name, value in pairwise(options) if name in (KEY_OPTION, ISOLATION)}
     if KEY_OPTION not in named or named.get(ISOLATION) != "process":

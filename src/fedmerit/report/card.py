@@ -32,7 +32,7 @@ from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger, kept_recipe
 from fedmerit.store.run_folder import MODEL, PACKAGES
 from fedmerit.study.metrics import audits_by_objective, known_of_clients
-from fedmerit.study.statistics import LEVEL, interval
+from fedmerit.study.statistics import LEVEL
 from fedmerit.study.text_table import UNKNOWN, TextTable, markdown_text
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import Federation
@@ -46,8 +46,9 @@ FEW_ROWS = 30
 SERVER_ROWS = "the server's rows"
 INTERVALS = (
     "Intervals: of shares of rows by Wilson's method; of means over clients by a bootstrap over the clients "
-    "(expanded percentiles, 9,999 resamples). Values on the server's rows have none."
+    "(percentiles of 9,999 resamples). Values on the server's rows have none."
 )
+RESAMPLES = 9999
 WHY = "Why, in the last round (fedmerit explain has the reasons of all clients and rounds):"
 NO_PRIVACY = (
     "No differential privacy: the model may reveal who took part. This card has figures of single clients; ask them "
@@ -94,8 +95,9 @@ def measured(ledger: Ledger, number: int, first: str | None = None) -> list[Meas
     measures = [Measured("accuracy", proportion(right, rows), "all clients' test rows", by_client)]
     for name, by_round in audits_by_objective(ledger, number).items():
         known, server = known_of_clients(by_round[number]), by_round[number].get(SERVER)
-        where = f"mean over {len(known)} clients" if server is None else SERVER_ROWS
-        overall = _mean([*known.values()]) if server is None else f"{server:.3f}"
+        where = f"mean over {len(known)} clients, by test rows" if server is None else SERVER_ROWS
+        sizes = [tested.get(client, (0, 1))[1] for client in known]
+        overall = _mean([*known.values()], sizes) if server is None else f"{server:.3f}"
         measures.append(Measured(name, overall, where, {client: f"{value:.3f}" for client, value in known.items()}))
     return sorted(measures, key=lambda each: each.name != first)
 
@@ -112,12 +114,14 @@ def proportion(right: int, rows: int) -> str:
     return f"{right / rows:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _mean(values: Sequence[float]) -> str:
-    """The mean of clients' values with its bootstrap interval over the clients."""
+def _mean(values: Sequence[float], sizes: Sequence[int]) -> str:
+    """The mean of clients' values weighted by their test rows, with its bootstrap interval over the clients."""
     if len(values) < 2:
         return f"{values[0]:.3f}" if values else UNKNOWN
-    low, high = interval(values)
-    return f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
+    drawn = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    means = np.average(np.array(values)[drawn], axis=1, weights=np.array(sizes)[drawn])
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return f"{np.average(values, weights=sizes):.3f} ({low:.3f} to {high:.3f})"
 
 
 def _tested(ledger: Ledger, number: int) -> dict[int, tuple[int, int]]:
@@ -233,8 +237,7 @@ class _Card:
         return [f"{word} (%)" for word in words], {i: [f"{each:.0f}" for each in one] for i, one in shares.items()}
 
     def _measures(self) -> Iterator[Block]:
-        chosen = getattr(self.config.run, "measure", None) if self.config else None
-        measures = measured(self.run.ledger, self.last["round"], chosen)
+        measures = measured(self.run.ledger, self.last["round"], self.run.ledger.measure)
         if self._private:
             yield OMITTED
             measures = [each for each in measures if each.where == SERVER_ROWS]

@@ -21,7 +21,7 @@ from fedmerit.report.rows import RunResult, measure_run, row_data, shared_end
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import DATA, FREE_KEYS, LEDGER
+from fedmerit.store.run_folder import APP, DATA, FREE_KEYS, LEDGER
 from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.data_report import DataReport
 
@@ -164,6 +164,7 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
         "rows": [
             {
                 "label": row.label,
+                "app": runs[row.runs[0]].meta.get(APP),
                 "runs": row.runs,
                 **_recipe([runs[place] for place in row.runs]),
                 **row_data(results[number], seeds, end, runs[0].measure),

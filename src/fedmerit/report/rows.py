@@ -16,9 +16,10 @@ from fedmerit.core.state import SERVER
 from fedmerit.core.types import ACCURACY, Vector
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
-from fedmerit.study.metrics import audits_by_objective, known_of_clients
+from fedmerit.study.metrics import audits_by_objective, known_of_clients, server_accuracy
 
 PERCENTILES = ("p10", "p50", "p90")
+OF_CLIENTS = (*PERCENTILES, "worst", "spread")
 DIGITS = 6
 """Significant digits of measures and other numbers about whole runs."""
 STEPS = 50
@@ -82,8 +83,11 @@ def measure_run(
     """The metrics of a run, read from its ledger, by the measure of the page."""
     tested, local = ledger.local(measure)
     evaluated = [row for row in rounds if row["accuracy"] is not None]
-    if not tested or not evaluated:
-        return RunMetrics({}, [], [])
+    if not tested or not evaluated:  # a Flower app may test its model only on the server
+        server = server_accuracy(ledger)
+        unknown: dict[Metric, ByRound] = {Metric(name): dict.fromkeys(server) for name in OF_CLIENTS}
+        on_server: dict[Metric, ByRound] = {VALUE: server, **unknown, **dict(_audit_curves(ledger))}
+        return RunMetrics(on_server if server else {}, [[None for _ in shares] for _ in targets] if server else [], [])
     column, lower = "value" if measure == ledger.measure else ACCURACY, direction(measure) < 0
     levels = dict(zip(PERCENTILES, zip(*map(percentiles, local), strict=True), strict=True))
     curves = {

@@ -17,6 +17,7 @@ from fedmerit.core.types import ACCURACY
 from fedmerit.errors import UserError
 from fedmerit.report.screen import list_table
 from fedmerit.store.ledger import Ledger
+from fedmerit.study.metrics import server_accuracy
 from fedmerit.study.plan import target_text
 from fedmerit.study.text_table import number_text
 
@@ -27,6 +28,13 @@ def summary(ledger: Ledger, targets: Sequence[float] | None = None, *, or_equal:
     `targets` are values of the run's measure; default: `TARGETS`, and none for errors such as `mae`.
     """
     rounds = [row for row in ledger.rounds() if row["accuracy"] is not None]
+    if not rounds:
+        on_server = server_accuracy(ledger)
+        rounds = [
+            row | {"accuracy": on_server[row["round"]], "value": on_server[row["round"]]}
+            for row in ledger.rounds()
+            if row["round"] in on_server
+        ]
     if not rounds:
         raise UserError("the run has no evaluated round yet")
     measure, last = ledger.measure, rounds[-1]
@@ -45,7 +53,7 @@ def summary(ledger: Ledger, targets: Sequence[float] | None = None, *, or_equal:
         "rounds": last["round"],
         "clients": len(ledger.names()),
         "measure": measure,
-        "measured_clients": int((~np.isnan(local[-1])).sum()),
+        "measured_clients": int((~np.isnan(local[-1])).sum()) if len(local) else 0,
         **{key: last[key] for key in ("value", "accuracy", "p10", "p50", "p90")},
         "best": {"round": best["round"], "value": best["value"]},
         **{key: last[key] for key in ("training_loss", "validation_loss")},
@@ -121,10 +129,12 @@ def _search(ledger: Ledger) -> dict[str, Any] | None:
 def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     """The same as text and tables; a dash where a target was not reached."""
     label, best = measure_label(result["measure"]), result["best"]
-    local = " ".join(number_text(result[key], 3) for key in ("p10", "p50", "p90"))
+    percentiles = [result[name] for name in ("p10", "p50", "p90")]
+    local = f"local {label} 10/50/90 %: {' '.join(number_text(value, 3) for value in percentiles)}"
     yield (
         f"{result['rounds']} rounds, {result['clients']} clients: {value_text(result)} "
-        f"(best {number_text(best['value'], 4)} in round {best['round']}); local {label} 10/50/90 %: {local}"
+        f"(best {number_text(best['value'], 4)} in round {best['round']}); "
+        f"{local if None not in percentiles else 'on the rows of the server'}"
     )
     if losses := loss_text(result):
         yield losses

@@ -201,6 +201,12 @@ class Ledger:
             insert(db, "clients", [{"client": client, "name": name}])
             extend_chain(db, 0)
 
+    def describe(self, key: str, value: str) -> None:
+        """Add a description of the run that is known only after it began."""
+        with _transaction(self._db) as db:
+            insert(db, "meta", [{"key": key, "value": value}])
+            extend_chain(db, 0)
+
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:

@@ -22,6 +22,7 @@ from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.recipes import recipe_name
 from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import ACCURACY
 from fedmerit.errors import FolderError
@@ -44,6 +45,8 @@ KERNELS = "kernels"
 """The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
 DEVICE = "device"
 """The key of the ledger under which the kind and make of device stands that clients train on; absent: the CPU."""
+APP = "app"
+"""The key of the ledger for the name of the Flower app that a strategy ran in."""
 DRAW_SEED = "draw_seed"
 """The key of the ledger for the seed of selection and batches, where it is not `run.seed`."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
@@ -105,9 +108,14 @@ def new_ledger(
     if out is None:
         return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs), MEASURE: measure})
     run = config.run.model_dump(mode="json", exclude={"workers", "memory"})
-    settings = {"recipe": json.loads(form), "run": run, "train": {"epochs": epochs}}
+    settings = {"recipe": named_form(recipe), "run": run, "train": {"epochs": epochs}}
     make_folder(Path(out), json.dumps(settings), names, form, device, measure=measure)
     return Ledger.open(Path(out) / LEDGER, write=True)
+
+
+def named_form(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as plain values, with the name that a report shows."""
+    return {"name": recipe_name(recipe) or "own recipe", **json.loads(part_to_json(recipe))}
 
 
 def open_ledger(folder: Path) -> Ledger:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
-from fedmerit.core.objectives import ERRORS, direction
+from fedmerit.core.objectives import direction, is_error
 from fedmerit.core.state import SERVER
 from fedmerit.core.types import ACCURACY, ClientId, Vector
 from fedmerit.store.frames import Line
@@ -85,7 +85,7 @@ def better(metric: str, measure: str = ACCURACY) -> Better:
     """
     kind, _, name = metric.partition(" ")
     objective = measure if metric in OF_MEASURE else name or metric
-    return "lower" if metric in COSTS or kind == "gap" or objective in ERRORS else "higher"
+    return "lower" if metric in COSTS or kind == "gap" or is_error(objective) else "higher"
 
 
 def _values(curve: Sequence[Line], measure: str) -> dict[str, float]:
@@ -111,6 +111,15 @@ def audits_by_objective(
     for index, client, objective, value in ledger.audits(number):
         audits.setdefault(objective, {}).setdefault(index, {})[client] = value
     return audits
+
+
+def server_accuracy(ledger: Ledger) -> dict[int, float]:
+    """Accuracy on the server's rows by round, as a Flower app reports it; empty if it does not."""
+    for objective, by_round in audits_by_objective(ledger).items():
+        known = {index: values.get(SERVER) for index, values in by_round.items()}
+        if objective.endswith(("accuracy", "acc")) and None not in known.values():
+            return {index: value for index, value in known.items() if value is not None}
+    return {}
 
 
 def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, float]:

@@ -21,7 +21,7 @@ function auditMeasures() {
   return [...found.values()];
 }
 
-const AUDITED = "Audits measure the model: 1 is best, except for the errors mae and log_loss, where 0 is best.";
+const AUDITED = "Audits measure the model: 1 is best, except for errors and losses, where 0 is best.";
 
 function showFairness() {
   const audits = auditMeasures();

@@ -12,9 +12,11 @@ function swatch(row) {
 function showHeader() {
   showWarnings();
   const single = RUNS.length === 1;
-  const one = `Who got what weight in ${shorten(ROWS[0].label, 40)}, and why`;
+  const { label, app, recipe } = ROWS[0];
+  const by = recipe ? ` (${shorten(recipe, 40)})` : "";
+  const one = `Who got what weight in ${shorten(app || label, 40)}${by}, and why`;
   $("title").textContent = single ? one : clean(DATA.verdict?.text ?? comparedText());
-  document.title = `${ROWS.map((row) => shorten(row.label, 24)).slice(0, 6).join(", ")} – fedmerit report`;
+  document.title = `${ROWS.map((row) => shorten(row.app || row.label, 24)).slice(0, 6).join(", ")} – fedmerit report`;
   const attack = DATA.attack && !DATA.verdict ? `${clean(DATA.attack)}.` : "";
   const compared = single || !DATA.verdict ? "" : `${comparedText()}.`;
   $("lead").textContent = [taskText(), attack, compared, ROWS.length > 1 ? differText() : "", versionText()].join(" ");

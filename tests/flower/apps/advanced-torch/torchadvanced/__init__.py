@@ -1,0 +1,1 @@
+"""In the shape of Flower's advanced-pytorch: an own strategy with its own start, and nodes with state."""

@@ -1,0 +1,1 @@
+"""In the shape of Flower's quickstart-sklearn: lists of arrays, accuracy and test_logloss."""

@@ -1,0 +1,1 @@
+"""In the shape of Flower's quickstart-pytorch: eval_acc, eval_loss, evaluate_fn, a model file at the end."""

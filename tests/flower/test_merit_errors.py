@@ -1,0 +1,261 @@
+"""What Merit says of an app that does not report what it needs, and of a version of Flower that nobody tested."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from helpers import CommandLine
+
+from fedmerit import Run, adaptive, device_aware, prioritized
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.state import SERVER
+from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.flower import InProcessGrid, Merit, facts, versions
+from fedmerit.report.data import collect
+
+NODES = 3
+SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
+Reports = Callable[[int], Mapping[str, Any]]
+
+
+def make_app(train: Reports, test: Reports | None = None) -> ClientApp:
+    """An app that reports these metrics."""
+    app = ClientApp()
+
+    def place(context: Context) -> int:
+        return int(context.node_config["partition-id"])
+
+    @app.train()
+    def _(message: Message, context: Context) -> Message:
+        weight = message.content["arrays"]["weight"].numpy() + np.float32(1 + place(context))
+        reply = {"arrays": ArrayRecord({"weight": Array(weight)}), "metrics": MetricRecord(dict(train(place(context))))}
+        return Message(RecordDict(reply), reply_to=message)
+
+    if test is not None:
+
+        @app.evaluate()
+        def _(message: Message, context: Context) -> Message:
+            return Message(RecordDict({"metrics": MetricRecord(dict(test(place(context))))}), reply_to=message)
+
+    return app
+
+
+def start(strategy: Merit, app: ClientApp, rounds: int = 1, **settings: Any) -> Any:
+    arrays = ArrayRecord({"weight": Array(np.zeros((2, 2), np.float32))})
+    return strategy.start(InProcessGrid(app, NODES), arrays, num_rounds=rounds, **settings)
+
+
+def plain(place: int) -> dict[str, Any]:
+    return {"num-examples": 10 + place}
+
+
+def rich(place: int) -> dict[str, Any]:
+    return {**plain(place), "train_loss": 1.0, **facts([0, 1] * (1 + place), 4)}
+
+
+LINES: Mapping[str, tuple[Recipe, str]] = {
+    "labels": (prioritized("LD", "DS"), "**facts(y, classes)"),
+    "an attribute": (prioritized("attribute:sex"), "**facts(y, classes, recipe, sex=sex)"),
+    "a client's own": (prioritized("fact:age in 20..35"), "**facts(y, classes, recipe, age=age)"),
+    "pictures": (prioritized("IS", "DS"), "facts(y, classes, recipe, "),
+    "seconds": (prioritized("ReportedComputation", "DS"), '"seconds": seconds'),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_fact_that_nobody_reports_ends_the_first_round_with_the_line_to_add(name: str):
+    recipe, line = LINES[name]
+    with pytest.raises(ConfigError) as error:
+        start(Merit(recipe, **SETTINGS), make_app(plain))
+    assert "no node reports `" in str(error.value)
+    assert '"num-examples": len(y)' in str(error.value)
+    assert line in str(error.value)
+
+
+def test_num_examples_is_all_that_merit_needs_and_it_says_so():
+    result = start(Merit(**SETTINGS), make_app(plain))
+    assert result.arrays["weight"].numpy()[0, 0] == pytest.approx(np.average([1, 2, 3], weights=[10, 11, 12]))
+    with pytest.raises(ConfigError, match=r"(?s)no node reports `num-examples`.*.*\"num-examples\": len\(y\)"):
+        start(Merit(**SETTINGS), make_app(lambda place: {"loss": 1.0}))
+    with pytest.raises(ConfigError, match=r"recipe must be a Recipe.*got 0\.5.*fraction_train=0\.5"):
+        Merit(0.5)  # type: ignore[arg-type]
+
+
+def test_some_nodes_without_a_fact_are_named_once(caplog: pytest.LogCaptureFixture):
+    def some(place: int) -> dict[str, Any]:
+        return {"partition-id": place, **(rich(place) if place else plain(place))}
+
+    strategy = Merit(prioritized("LD", "DS"), names=["north", "east", "south"], **SETTINGS)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        start(strategy, make_app(some), rounds=2)
+    (told,) = [record.getMessage() for record in caplog.records if "labels" in record.getMessage()]
+    assert "dropped because `labels` is missing: north." in told
+    assert "**facts(y, classes)" in told
+    assert strategy.records[1].ids == (1, 2)
+
+
+def test_names_need_partition_ids(caplog: pytest.LogCaptureFixture):
+    names = ["north", "east", "south"]
+    with pytest.raises(ConfigError, match=r'"partition-id": context.node_config\["partition-id"\]'):
+        start(Merit(names=names, **SETTINGS), make_app(plain))
+
+    def some(place: int) -> dict[str, Any]:
+        return plain(place) | ({"partition-id": place} if place else {})
+
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        start(Merit(names=names, **SETTINGS), make_app(some))
+    (told,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert "'partition-id' must be a whole number from 0 to 2 (got None); report \"partition-id\"" in told
+
+
+SEARCHES: Mapping[str, tuple[Recipe, Reports | None, str]] = {
+    "no evaluate function": (device_aware("LD", "DS"), None, r"node 1: its node answered with an error: .*evaluate"),
+    "no accuracy": (
+        device_aware("LD", "DS"),
+        lambda place: {"num-examples": 9, "f1": 0.5},
+        r"node 1: `accuracy` must be .*got None; its metrics are num-examples, f1.*accuracy_key",
+    ),
+    "per cent": (
+        device_aware("LD", "DS"),
+        lambda place: {"num-examples": 9, "acc": 93.0},
+        r"`acc` must be a number from 0 to 1 \(got 93.0",
+    ),
+    "no loss": (adaptive(), lambda place: {"num-examples": 9, "acc": 0.5}, r"`loss` must be .*loss_key"),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_that_nobody_judges_stops(name: str):
+    recipe, test, says = SEARCHES[name]
+    with pytest.raises(RunFailed, match=f"search tests candidate models.*no node returned a usable result.*{says}"):
+        start(Merit(recipe, **SETTINGS), make_app(rich, test))
+
+
+def test_keys_can_be_named():
+    def test(place: int) -> dict[str, Any]:
+        return {"num-examples": 10, "f1": 0.5, "nll": 2.0, "accuracy": 7.0}
+
+    strategy = Merit(adaptive(), accuracy_key="f1", loss_key="nll", **SETTINGS)
+    start(strategy, make_app(rich, test))
+    evaluation = strategy.records[0].evaluation
+    assert evaluation is not None
+    assert evaluation.accuracy == 0.5
+
+
+def test_a_usual_name_is_found_and_logged_once(caplog: pytest.LogCaptureFixture):
+    app = make_app(plain, lambda place: {"num-examples": 10, "val-accuracy": 0.5, "train_acc": 1.0})
+    strategy = Merit(**SETTINGS)
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        start(strategy, app, rounds=2)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line for line in told if "accuracy of the nodes" in line] == [
+        "\t> the accuracy of the nodes is their metric `val-accuracy`"
+    ]
+    assert [record.evaluation.accuracy for record in strategy.records if record.evaluation] == [0.5, 0.5]
+
+
+def test_without_an_accuracy_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
+    app = make_app(plain, lambda place: {"num-examples": 10, "f1": 0.5})
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        start(Merit(**SETTINGS), app, rounds=2)
+    (told,) = [record.getMessage() for record in caplog.records if "no accuracy" in record.getMessage()]
+    assert "its metrics are num-examples, f1" in told
+
+
+def test_results_are_kept_under_their_names_and_facts_are_not_averaged(tmp_path: Path, cli: CommandLine):
+    app = make_app(rich, lambda place: {"num-examples": 10, "eval_acc": 0.5, "eval_f1": 0.1 * place, "labels": 3})
+
+    def evaluate_fn(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        return MetricRecord({"accuracy": 0.25, "auc": 0.1 * server_round, "loss": 2.0})
+
+    strategy = Merit(prioritized("LD", "DS"), out=tmp_path / "a", **SETTINGS)
+    result = start(strategy, app, rounds=2, evaluate_fn=evaluate_fn)
+    assert dict(result.train_metrics_clientapp[2]) == {"train_loss": 1.0}
+    assert set(result.evaluate_metrics_clientapp[2]) == {"eval_acc", "eval_f1"}
+    kept = {(client, name): value for _, client, name, value in Run.load(tmp_path / "a").ledger.audits(2)}
+    assert kept[SERVER, "auc"] == pytest.approx(0.2)
+    assert kept[SERVER, "mean loss"] == 2.0
+    assert kept[2, "eval_f1"] == pytest.approx(0.2)
+    shown = cli("report", tmp_path / "a", "--text").out
+    assert "auc 0.2000" in " ".join(shown.split())
+    settings = Run.load(tmp_path / "a").ledger.meta()["settings"]
+    assert '"name": "prioritized"' in settings
+
+
+def test_an_app_that_tests_only_on_the_server_has_an_accuracy(tmp_path: Path, cli: CommandLine):
+    settings = SETTINGS | {"fraction_evaluate": 0.0}
+    evaluations = iter([0.1, 0.5, 0.75])
+    strategy = Merit(out=tmp_path / "a", **settings)
+    start(strategy, make_app(plain), 2, evaluate_fn=lambda number, arrays: MetricRecord({"acc": next(evaluations)}))
+    shown = " ".join(cli("report", tmp_path / "a", "--text").out.split())
+    assert "accuracy 0.7500 (best 0.7500 in round 2); on the server's rows" in shown
+    page, _ = collect([tmp_path / "a"], 0, json.dumps)
+    measures = {one["name"]: one["lines"] for one in page["rows"][0]["curve"]["measures"]}
+    assert measures["accuracy"] == [[0.5, 0.75]]
+    assert measures["p10"] == [[None, None]]
+
+
+def test_a_strategy_that_skips_configure_train_is_told_what_to_call():
+    class Own(Merit):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            return []
+
+    with pytest.raises(RunFailed, match=r"was not called in round 1; .* must call super\(\)\.configure_train"):
+        start(Own(), make_app(plain))
+
+
+def test_a_subclass_that_reads_replies_gets_their_arrays():
+    class Own(Merit):
+        shapes: tuple[Any, ...] = ()
+
+        def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+            replies = list(replies)
+            self.shapes = tuple(reply.content["arrays"]["weight"].shape for reply in replies)
+            return super().aggregate_train(server_round, replies)
+
+    strategy = Own(**SETTINGS)
+    start(strategy, make_app(plain))
+    assert [tuple(shape) for shape in strategy.shapes] == [(2, 2)] * NODES
+
+
+def test_messages_in_process_are_copies():
+    app = ClientApp()
+    kept = list[ArrayRecord]()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = message.content["arrays"]
+        message.content["arrays"] = ArrayRecord()  # what a node does to its message is its own affair
+        arrays.clear()
+        reply = ArrayRecord({"weight": Array(np.ones((2, 2), np.float32))})
+        kept.append(reply)
+        return Message(RecordDict({"arrays": reply, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    start(Merit(**SETTINGS), app, rounds=2)
+    assert all(len(record) == 1 for record in kept)
+
+
+def test_an_untested_version_warns_in_merit_and_is_refused_by_the_command(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cli: CommandLine
+):
+    monkeypatch.setattr(versions, "NEWEST", "1.2")
+    versions.warn_if_untested.cache_clear()
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        Merit()
+        Merit()
+    assert len([record for record in caplog.records if "install flwr==1.2.*" in record.getMessage()]) == 1
+    refused = cli("flower", "run", "nothing.toml", "--loopback")
+    assert refused.code == 2
+    assert "pip install 'flwr==1.2.*'" in refused.err.replace("\n", " ")
+    versions.warn_if_untested.cache_clear()
