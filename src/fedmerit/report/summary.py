@@ -21,6 +21,8 @@ from fedmerit.study.metrics import server_accuracy
 from fedmerit.study.plan import target_text
 from fedmerit.study.text_table import number_text
 
+SERVER_ROWS = "on the server's rows"
+
 
 def summary(ledger: Ledger, targets: Sequence[float] | None = None, *, or_equal: bool = False) -> dict[str, Any]:
     """The results of a run as plain values; None where a target was not reached.
@@ -134,7 +136,7 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     yield (
         f"{result['rounds']} rounds, {result['clients']} clients: {value_text(result)} "
         f"(best {number_text(best['value'], 4)} in round {best['round']}); "
-        f"{local if None not in percentiles else 'on the rows of the server'}"
+        f"{local if None not in percentiles else SERVER_ROWS}"
     )
     if losses := loss_text(result):
         yield losses
