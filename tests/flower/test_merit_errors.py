@@ -200,7 +200,7 @@ def test_an_app_that_tests_only_on_the_server_has_an_accuracy(tmp_path: Path, cl
     assert "accuracy 0.7500 (best 0.7500 in round 2); on the server's rows" in shown
     page, _ = collect([tmp_path / "a"], 0, json.dumps)
     measures = {one["name"]: one["lines"] for one in page["rows"][0]["curve"]["measures"]}
-    assert measures["accuracy"] == [[0.5, 0.75]]
+    assert measures["value"] == [[0.5, 0.75]]
     assert measures["p10"] == [[None, None]]
 
 
