@@ -2,7 +2,7 @@
 
     python examples/real_hospitals.py hospitals
     fedmerit doctor examples/heart.toml
-    fedmerit run examples/heart.toml --out runs/heart
+    fedmerit compare examples/heart.toml --out runs/heart
 
 FEDMERIT_DATA is the folder that holds heart-disease/ and medpar/ (docs/your-files.md).
 """
@@ -29,4 +29,4 @@ def main(out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*(sys.argv[1:2] or ["hospitals"]))
