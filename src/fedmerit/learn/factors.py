@@ -38,15 +38,14 @@ class FactorLearner:
         rating = centre + item bias + user bias + q . p
 
     The client solves its user part (user bias, p) by ridge regression on the received items and its training ratings,
-    whenever it trains or predicts: nothing about a user is sent or stored. Then it takes a gradient step on the items.
-    FCF: Ammad-ud-din et al., Federated Collaborative Filtering, arXiv 1901.09888. There the server steps along the sum
-    of the gradients; here clients send trained items, as in FedAvg.
+    whenever it trains or predicts: the user part is neither sent nor stored. Then it takes a gradient step on the items.
+    In FCF the server steps along the sum of these gradients; here clients send trained items, as in FedAvg.
 
     items          number of items
     lr, epochs     gradient steps on the items: length and number, with the user part solved before each
     weight_decay   L2 penalty on the items
-    unseen         weight of each item that the user did not rate, as if rated 0 (Hu, Koren, Volinsky, ICDM 2008): such
-                   models rank better, and their numbers are not ratings. 0: only rated items count
+    unseen         weight of each item that the user did not rate, as if rated 0 [Hu 2008]: such models rank better,
+                   and their numbers are not ratings. 0: only rated items count
     factors        number of factors
     ridge          L2 penalty on the user part
 

@@ -63,16 +63,10 @@ def read_facts(names: tuple[str, ...]) -> dict[str, tuple[float | str, ...]]:
     lines = {f"person {person}": line for line, person in enumerate(_whole(table, path, "user_id").tolist())}
     if missing := [name for name in names if name not in lines]:
         raise DataError(f"{path} has no line for {missing[0]}; download it again")
-    places = [lines[name] for name in names]
     # read_table reads "none" as a missing value; here it is an occupation
-    words = {name: ["none" if word is None else str(word) for word in _column(table, path, name)] for name in WORDS}
-    ages = [float(age) for age in _whole(table, path, "age")]
-    return {"age": tuple(ages[place] for place in places)} | {
-        name: tuple(values[place] for place in places) for name, values in words.items()
-    }
-
-
-WORDS = ("gender", "occupation")
+    words = {key: [word or "none" for word in _column(table, path, key)] for key in ("gender", "occupation")}
+    facts = {"age": _whole(table, path, "age").astype(np.float64).tolist(), **words}
+    return {key: tuple(values[lines[name]] for name in names) for key, values in facts.items()}
 
 
 def _column(table: Table, path: Path, name: str) -> NDArray[np.generic]:
@@ -90,10 +84,11 @@ def _whole(table: Table, path: Path, name: str) -> NDArray[np.int64]:
 
 def _load(config: TaskConfig, seed: int) -> Federation:
     config = settle(config, MOVIELENS)
-    if unused := [key for key in ("server", "kinds") if getattr(config, key)]:
-        raise ConfigError(f"task.{unused[0]} has no effect on task 'movielens': ratings stay with people; remove it")
-    if config.test != "slices":
-        raise ConfigError(f"task 'movielens' is split by time (got task.test = {config.test!r}); remove task.test")
+    if config.server or config.kinds or config.test != "slices":
+        raise ConfigError(
+            "task 'movielens' is split by person and time, without rows of the server or planted clients; remove "
+            "task.server, task.kinds and task.test"
+        )
     data = build_federation(read_ratings(), None, config.model_copy(update={"validation": 0.0}), MOVIELENS, seed)
     train, validation = _split_by_time(data.train, config.validation)
     return replace(
