@@ -38,7 +38,7 @@ class FactorLearner:
         rating = centre + item bias + user bias + q . p
 
     The client solves its user part (user bias, p) by ridge regression on the received items and its training ratings,
-    whenever it trains or predicts: the user part is neither sent nor stored. Then it takes a gradient step on the items.
+    whenever it trains or predicts: it is neither sent nor stored. Then the client takes a gradient step on the items.
     In FCF the server steps along the sum of these gradients; here clients send trained items, as in FedAvg.
 
     items          number of items
