@@ -25,7 +25,7 @@ from fedmerit.core.seeds import generator
 from fedmerit.core.types import Model, Vector
 from fedmerit.errors import NoteWarning
 from fedmerit.learn.factors import FactorLearner
-from fedmerit.tasks.datasets.movielens import measure_ranking, recommend
+from fedmerit.tasks.datasets.movielens import FILMS, measure_ranking, recommend
 
 RUNS = Path(__file__).parents[2] / "runs" / "movielens"
 ROUNDS, FRACTION, LR, EPOCHS = 50, 0.1, 0.5, 2
@@ -122,7 +122,7 @@ def value_of(people: NDArray[np.float64], measure: str, group: NDArray[np.bool_]
 def interval(values: Vector, signed: bool = False) -> str:
     """Mean with Student's 95 % interval."""
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    form = "+.4f" if signed else ".4f"
+    form = "+.4f" if signed else ".3f"
     return f"{values.mean():{form}} [{values.mean() - half:{form}}, {values.mean() + half:{form}}]"
 
 
@@ -141,22 +141,26 @@ def tell(seeds: Sequence[int]) -> Iterator[str]:
     yield from ("", "| row | " + " | ".join(measures) + " |", "| --- |" + " ---: |" * len(measures))
     for row in ("FedAvg", "FedAvg again (null)", "alone", "pooled"):
         yield f"| {row} | " + " | ".join(interval(values(row, measure, "all")) for measure in measures) + " |"
-    for pair, rows in {
-        ("women", "men"): ("FedAvg again (null)", "women first", "random 273 first", "size, then women"),
-        ("20 to 35", "other ages"): (
-            "FedAvg again (null)",
-            "age 20 to 35 first",
-            "random as many first",
-            "size, then age 20 to 35",
-        ),
-    }.items():
+    popular = np.zeros((FILMS, 9), np.float32)  # a model whose biases are the numbers of ratings: no draws, no interval
+    popular[:, 0] = np.bincount(task.federation.train.x[:, 0], minlength=FILMS)
+    people = measured(task, [popular.ravel()] * len(sizes))
+    yield (
+        "| most popular films | - | - | "
+        + " | ".join(f"{value:.3f}" for value in np.nanmean(people, axis=0)[2:])
+        + " |"
+    )
+    for pair, first, control, second in (
+        (("women", "men"), "women first", "random 273 first", "size, then women"),
+        (("20 to 35", "other ages"), "age 20 to 35 first", "random as many first", "size, then age 20 to 35"),
+    ):
         columns = [(measure, group) for measure in ("RMSE", "NDCG@10") for group in pair]
-        yield from ("", "| row | " + " | ".join(f"{m}, {g}" for m, g in columns) + " |")
+        yield from ("", "| row | " + " | ".join(f"{measure}, {group}" for measure, group in columns) + " |")
         yield "| --- |" + " ---: |" * len(columns)
-        yield "| FedAvg | " + " | ".join(f"{values('FedAvg', *column).mean():.4f}" for column in columns) + " |"
-        for row in rows:
-            gaps = (values(row, *column) - values("FedAvg", *column) for column in columns)
-            yield f"| {row} | " + " | ".join(interval(gap, signed=True) for gap in gaps) + " |"
+        yield "| FedAvg | " + " | ".join(f"{values('FedAvg', *column).mean():.3f}" for column in columns) + " |"
+        against = [(row, "FedAvg") for row in ("FedAvg again (null)", first, control, second)] + [(first, control)]
+        for row, base in against:
+            gaps = (values(row, *column) - values(base, *column) for column in columns)
+            yield f"| {row} - {base} | " + " | ".join(interval(gap, signed=True) for gap in gaps) + " |"
 
 
 def main() -> None:
