@@ -35,6 +35,7 @@ def test_names_models_and_defaults() -> None:
         "heart-disease": ("heart-linear", 4, True),
         "shakespeare": ("shakespeare-lstm", None, True),
         "medpar": ("medpar-linear", 54, True),
+        "movielens": ("movielens-ratings", None, True),
     }
     assert all(name == spec.name for name, spec in specs.items())
 

@@ -84,6 +84,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "heart-disease": "fedmerit.tasks.datasets.hospitals:HEART",
         "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
         "medpar": "fedmerit.tasks.datasets.hospitals:MEDPAR",
+        "movielens": "fedmerit.tasks.datasets.movielens:MOVIELENS",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
