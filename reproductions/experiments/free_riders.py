@@ -125,7 +125,7 @@ def riders_of(task: Task, seed: int) -> list[int]:
 
 def rows() -> Iterator[tuple[str, str]]:
     """Yield pairs of a recipe and a kind; alone, all clients train."""
-    kinds = {"FedAvg": KINDS[:4], "standalone": KINDS[:1]}
+    kinds = {SEES: ("none", *KINDS[3:]), "FedAvg": ("none", "mimic 0.1"), "standalone": ("none",)}
     yield from ((name, kind) for name in RECIPES for kind in kinds.get(name, KINDS))
     yield NULL, "none"
 
@@ -160,7 +160,7 @@ def figures_of(run: Run, riders: set[int]) -> dict[str, float]:
     NearestDistance's reputation, and `flagged` the share of the clients with less than one half.
     """
     accuracies = np.asarray(run.local_accuracy[-1])
-    last, sent, weights = {}, np.zeros(2), list[float]()
+    last, sent, weights = dict[int, float](), np.zeros(2), list[float]()
     entries = {(one.round, one.client): one.entries for one in run.ledger.rewards()}
     for index in range(1, run.ledger.last_round() + 1):
         clients = run.explain(index)
@@ -174,10 +174,10 @@ def figures_of(run: Run, riders: set[int]) -> dict[str, float]:
         "riders": sorted(riders),
         "honest": [client for client in range(len(accuracies)) if client not in riders],
     }
-    figures = {name: float(accuracies[clients].mean()) for name, clients in of_kind.items()}
+    figures = {name: float(accuracies[ids].mean()) for name, ids in of_kind.items()}
     figures |= {"weight": float(np.mean(weights)), "entries": float(sent[1] / sent.sum()) if sent.any() else np.nan}
-    for name, clients in of_kind.items():
-        values = np.array([last.get(client, np.nan) for client in clients])
+    for name, ids in of_kind.items():
+        values = np.array([last.get(client, np.nan) for client in ids])
         figures |= {f"criterion {name}": float(values.mean()), f"flagged {name}": float((values < 0.5).mean())}
     return figures
 
@@ -213,7 +213,7 @@ def tables() -> Iterator[str]:
             yield f"| {row} | {kind} | {' | '.join(means)} |"
         yield "\n| kind | criterion of free riders | of honest clients | honest clients below 0.5 |"
         yield "| --- | ---: | ---: | ---: |"
-        for kind in KINDS:
+        for kind in (kind for row, kind in rows() if row == SEES):
             names = ("criterion riders", "criterion honest", "flagged honest")
             found = (cell(values_of(data, SEES, kind, what)) for what in names)
             yield f"| {kind} | {' | '.join(found)} |"
