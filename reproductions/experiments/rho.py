@@ -1,11 +1,11 @@
-"""Which `rho` for FedVal? Accuracy and the poisoned clients' weight, unranked and with the top half, on two tasks.
+"""Which `rho` for FedVal? Accuracy and the poisoned clients' weight, unranked and with the top half, on three tasks.
 
 FEDMERIT_DATA=... python -m reproductions.experiments.rho run  # about half an hour; resumes what was stopped
 python -m reproductions.experiments.rho tell                   # prints the tables
 
 Digits is the README's example, Adult that of docs/results/fedval.md with at most 400 rows per client; 40 % of the
-clients are poisoned on both. Seeds 101 to 105 choose, seeds 1 to 10 report. The null row repeats FedAvg with other
-draws.
+clients are poisoned on both. In "digits, honest" none is, and labels are spread unevenly (Dirichlet 0.1). Seeds 101 to
+105 choose, seeds 1 to 10 report. The null row repeats FedAvg with other draws.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs" / "rho"
 CHOOSING, SEEDS = (101, 102, 103, 104, 105), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 RHOS: Sequence[Any] = ("1/K", 0.1, 0.25, 0.5, 0.75, 1.0)
+DIGITS: Mapping[str, Any] = {
+    "partition": "dirichlet",
+    "alpha": 1.0,
+    "clients": 20,
+    "server": 200,
+    "train": {"lr": 0.3, "epochs": 5},
+}
 TASKS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {
-        "partition": "dirichlet",
-        "alpha": 1.0,
-        "clients": 20,
-        "server": 200,
-        "attack": {"kind": "label-flip", "share": 0.4},
-        "train": {"lr": 0.3, "epochs": 5},
-    },
+    "digits": {**DIGITS, "attack": {"kind": "label-flip", "share": 0.4}},
+    "digits, honest": {**DIGITS, "alpha": 0.1},
     "adult": {
         "partition": "dirichlet",
         "alpha": 1.0,
@@ -50,9 +51,9 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "train": {"lr": 0.05, "epochs": 2},
     },
 }
-OBJECTIVES = {"digits": ("accuracy",), "adult": ("accuracy", "opportunity:sex")}
-ROUNDS = {"digits": (25, 0.5), "adult": (20, 1.0)}
-"""Rounds, and the share of the clients in each."""
+OBJECTIVES = {"adult": ("accuracy", "opportunity:sex")}
+ROUNDS = {"adult": (20, 1.0)}
+"""Rounds, and the share of the clients in each, where they are not those of digits."""
 ROWS, NULL = 400, "null"
 
 
@@ -61,14 +62,14 @@ def rows_of(data: str) -> dict[str, Recipe]:
     ranks: Mapping[str, Any] = {"unranked": None, "top": "top"}
     rows = {"fedavg": fedavg(), NULL: fedavg()}
     for name, rank in ranks.items():
-        rows |= {f"{name} {rho}": fedval(*OBJECTIVES[data], rank=rank, rho=rho) for rho in RHOS}
+        rows |= {f"{name} {rho}": fedval(*OBJECTIVES.get(data, ("accuracy",)), rank=rank, rho=rho) for rho in RHOS}
     return rows
 
 
 @cache
 def task_of(data: str, seed: int) -> Task:
     """Load the clients of a seed once, with at most `ROWS` rows each."""
-    task = load_task(data, seed=seed, **TASKS[data])
+    task = load_task(data.partition(",")[0], seed=seed, **TASKS[data])
     train = task.federation.train
     places = np.concatenate([np.arange(start, min(start + ROWS, stop)) for start, stop in pairwise(train.offsets)])
     offsets = np.concatenate([[0], np.cumsum(np.minimum(train.sizes, ROWS))])
@@ -79,7 +80,7 @@ def task_of(data: str, seed: int) -> Task:
 
 def file_of(data: str, row: str, seed: int) -> Path:
     """Return the file of a run's figures."""
-    return RUNS / f"{data}-{row}-{seed}.json".replace(" ", "-").replace("/", "-of-")
+    return RUNS / f"{data}-{row}-{seed}.json".replace(", ", "-").replace(" ", "-").replace("/", "-of-")
 
 
 def measure(data: str, row: str, seed: int) -> None:
@@ -87,7 +88,7 @@ def measure(data: str, row: str, seed: int) -> None:
     path = file_of(data, row, seed)
     if path.exists():
         return
-    rounds, fraction = ROUNDS[data]
+    rounds, fraction = ROUNDS.get(data, (25, 0.5))
     task, draw = task_of(data, seed), seed + 1000 * (row == NULL)
     run = federate(task, rows_of(data)[row], rounds=rounds, fraction=fraction, seed=draw, evaluate_every=rounds)
     path.parent.mkdir(parents=True, exist_ok=True)
