@@ -11,13 +11,15 @@ from helpers import SoftmaxLearner, random_split, small_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import Recipe, Samples, Task, Validated, fedval, prioritized
+from fedmerit import Recipe, Samples, Task, Validated, federate, fedval, load_task, prioritized
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.criterion import Criterion
-from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
+from fedmerit.core.criteria.robust import NearestDistance, NormInlier, RareCoordinateOverlap, copies
 from fedmerit.core.host import Host, Predict
+from fedmerit.core.models.grouping import OneGroup
 from fedmerit.core.objectives import Predictions, find_objective
+from fedmerit.core.recipes import m2f
 from fedmerit.core.round import run_round, run_stages
 from fedmerit.core.seeds import Draws, derive
 from fedmerit.core.state import History, Record, State, View
@@ -25,7 +27,7 @@ from fedmerit.core.types import Cohort, Note
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet
 
-BY_UPDATES = (NormInlier(), RareCoordinateOverlap())
+BY_UPDATES = (NormInlier(), NearestDistance(), RareCoordinateOverlap())
 
 
 def values(criterion: Criterion, rows: np.ndarray) -> np.ndarray:
@@ -45,6 +47,34 @@ def test_norm_inliers_at_their_bounds() -> None:
     """Norms of 0.125 and 8 medians are within the bounds 0.1 and 8; 0.0625 and 16 are not."""
     rows = np.diag([1.0, 1, 1, 1, 0.125, 0.0625, 8, 16])
     assert values(NormInlier(), rows).tolist() == [1, 1, 1, 1, 1, 0, 1, 0]
+
+
+def test_nearest_distance_by_hand() -> None:
+    """Eight orthogonal updates and a copy with noise: all but one pair have distance 1, that one 1 - 1 / sqrt(1.09)."""
+    rows = np.eye(9, 9)
+    rows[8] = [1, 0, 0, 0, 0, 0, 0, 0, 0.3]
+    near = (1 - 1 / np.sqrt(1.09)) / 0.2
+    assert values(NearestDistance(), rows) == pytest.approx([near, *[1] * 7, near], abs=1e-6)
+    assert values(NearestDistance(0.01), rows).tolist() == [1] * 9, "the copy is farther away than 0.01 medians"
+    assert values(NearestDistance(), np.ones((4, 3))).tolist() == [1] * 4, "similar updates are the normal case"
+    assert values(NearestDistance(), np.zeros((4, 3))).tolist() == [1] * 4
+
+
+def test_m2f_rewards_mimics_less_by_their_reputation() -> None:
+    """Four of twenty clients send one honest client's update; their part of the rewards falls, the others' does not."""
+    attack = {"kind": "mimic", "share": 0.2}
+    task = load_task("digits", clients=20, validation=0.1, seed=3, train={"lr": 0.1, "epochs": 1}, attack=attack)
+    mimics = set(task.attackers.members)
+    shares = {}
+    for name, criteria in {"published": (), "nearest": ("NearestDistance", "reputation:NearestDistance")}.items():
+        recipe = m2f("Participation", "DataRatio", *criteria, grouping=OneGroup())
+        run = federate(task, recipe, rounds=6, fraction=1.0, seed=3, evaluate_every=6)
+        shares[name] = {one.client: one.entries for one in run.ledger.rewards(6)}
+    total = {name: sum(entries.values()) for name, entries in shares.items()}
+    mimicked = {name: sum(entries.get(one, 0) for one in mimics) / total[name] for name, entries in shares.items()}
+    assert mimicked["published"] == pytest.approx(0.2, abs=0.05)
+    assert mimicked["nearest"] < 0.001
+    assert sum(one not in shares["nearest"] for one in range(20)) == 5, "of the honest clients only the copied one"
 
 
 @pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)

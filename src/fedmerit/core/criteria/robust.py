@@ -6,13 +6,14 @@ round: fewer than half of the clients cannot move it beyond what the others sent
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.criteria.reputation import REPUTATION
-from fedmerit.core.parts import part
+from fedmerit.core.parts import Doc, part
 from fedmerit.core.stages.stages import median_norm
 from fedmerit.core.state import History
 from fedmerit.core.suspects import MAX_NORM_RATIO, MIN_NORM_RATIO
@@ -48,6 +49,46 @@ class NormInlier:
         norms, median = cohort.updates.norms, median_norm(cohort, history) or 1.0
         fits = (norms >= MIN_NORM_RATIO * median) & (norms <= MAX_NORM_RATIO * median) & (copies(cohort) == 0)
         return np.asarray(fits.astype(np.float64))
+
+
+@part("criterion", "NearestDistance")
+class NearestDistance:
+    """min(1, d_i / (ratio * D)): d_i the cosine distance to the nearest other update, D the median of all pairs.
+
+    0 for a client and for those that copy its update, and the lower, the less noise a copy has: noise of r times the
+    norm gives a distance of 1 - 1 / sqrt(1 + r^2), 0.005 for r = 0.1. One round does not tell the copy from the
+    original. `Reputation(NearestDistance())` does if a client copies in every round and its victims change. Not for
+    clients with one or two labels each: those with the same labels look like copies. 1 for zeros.
+
+    The default of `ratio` was chosen on seeds 101 and 102: in mini-batch training on M2F's MNIST and on digits (iid,
+    Dirichlet) the nearest update was at least 0.14 D away from an honest client, and at most 0.15 D from a copy with
+    noise of 0.3.
+
+    >>> from fedmerit.core.updates import Updates
+    >>> rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 2]], dtype=np.float32)
+    >>> NearestDistance()(Cohort(1, (0, 1, 2, 3), Updates(rows), {}), History()).tolist()
+    [1.0, 1.0, 0.0, 0.0]
+    """
+
+    ratio: Annotated[
+        float, Interval(gt=0), Doc("distance to the nearest update, in medians of the round, that counts as 1")
+    ] = 0.2
+
+    name: ClassVar[str] = "NearestDistance"
+    family: ClassVar[Family] = Family.TRUST
+    required_facts: ClassVar[tuple[str, ...]] = ()
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "nearest distance: of the update to the nearest other, at most 1; near 0 for copies"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """0..1."""
+        number = len(cohort.ids)
+        if number < 2:
+            return np.ones(number)
+        distances = 1.0 - _cosines_to_others(cohort)
+        scale = self.ratio * float(np.median(distances))
+        # Where most pairs are equal, similarity is the normal case and says nothing.
+        return np.minimum(distances.min(axis=1) / scale, 1.0) if scale > SAME**2 else np.ones(number)
 
 
 @part("criterion", "RareCoordinateOverlap")

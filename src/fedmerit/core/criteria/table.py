@@ -20,7 +20,7 @@ from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap
+from fedmerit.core.criteria.robust import NearestDistance, NormInlier, RareCoordinateOverlap
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import (
@@ -168,7 +168,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Staleness(),
-    *(Alignment(), NormInlier(), RareCoordinateOverlap(), SimilarityFilter()),
+    *(Alignment(), NormInlier(), NearestDistance(), RareCoordinateOverlap(), SimilarityFilter()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 COMMON = ("DS", "LD", "CB", "IS", "MW")
