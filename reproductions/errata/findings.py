@@ -75,7 +75,7 @@ def _finding_2() -> Evidence:
         steps.append(Step(f"rank correlation with gain at {target} %, exchanged", exchange))
     follows = (
         "The authors' code weighs by class balance in permutation 1, by sharpness in 2 (CelebA/Server.py:76-82), and "
-        "prints them as IS and CB (Evaluation/evaluation.py:96-97, plots.py:20-21). So do all orders. Table 6 and "
+        "prints them as IS and CB (Evaluation/evaluation.py:96-97, plots.py:20-21), in the orders too. Table 6 and "
         "Figure 3 have the two names exchanged, and their conclusion is reversed: sharpness sped these runs up, class "
         f"balance slowed them down. Table 7 fits that: the rank correlation of its accuracies with the gains at "
         f"{listed(targets, 'd')} % is {listed(as_printed)} as printed, {listed(swapped)} with Table 6 put right."

@@ -275,8 +275,8 @@ TABLE_2 = Reproduction(
             MNIST_TARGETS,
             RATES,
         ),
-        "medium": Setting(_mnist("iid", 0.215, 40), 33, (LINEAR, LAYERS, "40 rounds"), MNIST_TARGETS, RATES, AUTHORS),
-        "paper": Setting(_mnist("iid", 0.215, 1000), 33, (LINEAR, LAYERS), MNIST_TARGETS, RATES, AUTHORS),
+        "medium": Setting(_mnist("iid", 0.215, 40), 14, (LINEAR, LAYERS, "40 rounds"), MNIST_TARGETS, RATES, AUTHORS),
+        "paper": Setting(_mnist("iid", 0.215, 1000), 14, (LINEAR, LAYERS), MNIST_TARGETS, RATES, AUTHORS),
     },
     make_result=Tables(2),
 )
@@ -299,8 +299,8 @@ TABLE_4 = Reproduction(
             (0.7, 0.8, 0.85, 0.9),
             RATES,
         ),
-        "medium": Setting(_mnist("shards", 0.1, 60), 33, (LINEAR, LAYERS, "60 rounds"), MNIST_TARGETS, RATES, AUTHORS),
-        "paper": Setting(_mnist("shards", 0.1, 1000), 33, (LINEAR, LAYERS), MNIST_TARGETS, RATES, AUTHORS),
+        "medium": Setting(_mnist("shards", 0.1, 60), 14, (LINEAR, LAYERS, "60 rounds"), MNIST_TARGETS, RATES, AUTHORS),
+        "paper": Setting(_mnist("shards", 0.1, 1000), 14, (LINEAR, LAYERS), MNIST_TARGETS, RATES, AUTHORS),
     },
     make_result=Tables(4),
 )
