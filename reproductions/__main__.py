@@ -17,7 +17,17 @@ from fedmerit.study.output import progress
 from reproductions.errata import ERRATA, find_erratum
 from reproductions.errata import output as errata_output
 from reproductions.reproduce import find_reproduction
-from reproductions.reproduce.output import as_dict, ending, list_screen, listing, opening, write_page
+from reproductions.reproduce.measured import read_measured, run_missing
+from reproductions.reproduce.output import (
+    as_dict,
+    ending,
+    list_screen,
+    listing,
+    opening,
+    result_screen,
+    write_page,
+)
+from reproductions.reproduce.pmcfl import tables_of
 from reproductions.reproduce.rates import RATE, rate_folder, rate_plan, read_rate, search_rate
 from reproductions.reproduce.reproduction import expected
 from reproductions.reproduce.runner import reproduce as run_reproduction
@@ -59,6 +69,13 @@ def reproduce(
     tune_rate: Annotated[
         bool, typer.Option("--tune-rate", help="First search the learning rate on the baseline, as the paper did.")
     ] = False,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV file that gets a line per finished run; runs that it has are skipped. Tables are made of it.",
+            show_default=False,
+        ),
+    ] = None,
     report_only: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
     names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
     as_json: Json = False,
@@ -99,6 +116,14 @@ def reproduce(
         if rate:
             out_console.print(rate, markup=False, soft_wrap=True)
     watch = None if as_json else partial(progress, out_console)
+    if measured is not None:
+        tables, (plan,) = tables_of(reproduction), plans.values()
+        with stoppable(f"{command} --measured {measured}"):
+            run = read_measured if report_only else partial(run_missing, out=out, jobs=jobs, watch=watch)
+            found = run(plan, file=measured)
+        for part in result_screen(tables.of_measured(reproduction.setting(scale), found)):
+            out_console.print(part)
+        return
     with stoppable(command):
         reproduce_all = so_far if report_only else partial(run_reproduction, jobs=jobs, watch=watch)
         reproduced = reproduce_all(reproduction, scale, plans, out)

@@ -12,17 +12,20 @@ import pytest
 
 import fedmerit
 from fedmerit.core.criteria.criterion import FunctionCriterion
+from fedmerit.core.criteria.nearness import ModelNearness
 
 PACKAGE = Path(fedmerit.__file__).parent
 CORE = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in (PACKAGE / "core").rglob("[a-z]*.py")
 )
+VALUES = (FunctionCriterion, ModelNearness)
+"""Classes of the criteria that are values."""
 
 
 def explained_by(name: str) -> Any:
     """What has the docstring of a public name: itself, or the class of a criterion such as DS, which has `about`."""
     value = getattr(fedmerit, name)
-    return FunctionCriterion if isinstance(value, FunctionCriterion) else value
+    return type(value) if isinstance(value, VALUES) else value
 
 
 def run_examples(examples: list[doctest.DocTest]) -> None:
@@ -39,13 +42,13 @@ def test_a_public_name_has_a_summary_and_an_example(name: str) -> None:
     assert not doc.partition("\n\n")[0].count("\n"), "the summary is one line, for the table in docs/api.md"
     assert ">>> " in doc
     value = getattr(fedmerit, name)
-    if isinstance(value, FunctionCriterion):
+    if isinstance(value, VALUES):
         assert value.about
 
 
 @pytest.mark.parametrize("name", sorted({explained_by(name).__name__ for name in fedmerit.__all__}))
 def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    value = FunctionCriterion if name == FunctionCriterion.__name__ else getattr(fedmerit, name)
+    value = {kind.__name__: kind for kind in VALUES}.get(name) or getattr(fedmerit, name)
     monkeypatch.chdir(tmp_path)  # examples write to runs/
     module = importlib.import_module(value.__module__)
     (example, *_) = doctest.DocTestFinder(recurse=False).find(value, name, module, dict(vars(module)))

@@ -14,7 +14,7 @@ from reproductions.errata.m2f import M2F
 from reproductions.errata.pmcfl import PARAMETER_COUNTS, PMCFL
 from reproductions.errata.pmcfl_tables import PMCFL_TABLES
 
-_FINDINGS = (FINDING_1, FINDING_2, FINDING_3, FINDING_4, FINDING_5)
+_FINDINGS = (FINDING_2, FINDING_1, FINDING_3, FINDING_4, FINDING_5)  # the strongest first
 _ALL = (*_FINDINGS, *PMCFL_TABLES, *PMCFL, *DAFL, *M2F, FEDVAL_NOTATION, PARAMETER_COUNTS)
 ERRATA: Mapping[str, Erratum] = {erratum.name: erratum for erratum in _ALL}
 

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.weights.scores import Prioritized, importance
 from reproductions.errata.erratum import Erratum, Evidence, Step, cannot, percent, shown
 from reproductions.published import DAFL_DEVICES, published
@@ -117,21 +116,6 @@ def _means() -> Evidence:
     return shown(len(cut) == 5 and len(up) > 0, follows, *steps)
 
 
-def _devices() -> Evidence:
-    steps, reached = [], {}
-    for above in (74, 75):
-        local = np.where(np.arange(371) < above, 1.0, 0.0)[np.newaxis]
-        reached[above] = rounds_to_target([1], local, target=0.75, share=0.2)
-        steps.append(
-            Step(f"{above} of 371 devices above the target: 20 % reached", "no" if reached[above] is None else "yes")
-        )
-    steps.insert(0, Step("0.2 x 371", 0.2 * 371, 75))
-    follows = (
-        "The product is 74.2, so at least 20 % of the devices are 75: right, if a share means at least that share."
-    )
-    return shown(reached == {74: None, 75: 1}, follows, *steps, verdict="right as printed")
-
-
 DAFL = (
     Erratum(
         name="dafl-example-2",
@@ -168,15 +152,6 @@ DAFL = (
         printed="Means of six orders and of pairs of columns, with one or two decimals.",
         fedmerit="Numbers are kept in full and rounded when shown.",
         evidence=_means,
-    ),
-    Erratum(
-        name="dafl-75-devices",
-        title="a fifth of 371",
-        paper="DAFL",
-        place="Section 4, footnote 3",
-        printed="20 % of 371 devices are 75.",
-        fedmerit="`rounds_to_target` asks for at least ceil(share x devices).",
-        evidence=_devices,
     ),
     Erratum(
         name="dafl-notation",

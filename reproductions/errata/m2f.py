@@ -152,21 +152,9 @@ M2F = (
         title="slips of notation",
         paper="M2F",
         place="Eq. 2, 4, 6; steps 6, 8; Table 1",
-        printed="Eq. 4 weighs one gradient and lacks the sum over the cluster; indices are used twice; a Delta "
-        "stands for a nabla; clusters are taken from the set of clients; one symbol is the number and the set of "
-        "clusters.",
+        printed="Eq. 4 lacks the sum over the cluster; indices and symbols are used twice.",
         fedmerit="A group's aggregate is the sum over its clients.",
         see="papers.md#m2f",
         evidence=cannot("notation", "Algorithm 2, line 19, says what is meant: aggregate all of a cluster."),
-    ),
-    Erratum(
-        name="m2f-wording",
-        title="slips of wording",
-        paper="M2F",
-        place="Sections 1 and 2; reference 9",
-        printed="Matrix for metric, Sharply for Shapley; Ward's method, which needs Euclidean distances, is cited for "
-        "cosines.",
-        fedmerit='`recipe.models.grouping.linkage = "average"` on 1 - cosine; other linkages by name.',
-        evidence=cannot("wording", "Which linkage was used is not said."),
     ),
 )

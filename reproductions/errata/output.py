@@ -22,14 +22,15 @@ from reproductions.errata.idle_priority import FINDING_1, draw, sweep
 
 INTRO = """# Errata of the papers
 
-Claims of the four papers that do not hold, recomputed from the numbers they print. From the root of the repository,
-`python -m reproductions errata NAME` shows one computation step by step, printed numbers next to recomputed ones, and
-`python -m reproductions errata` lists all. The published tables are in `reproductions/published.json`, the formulas in
-[papers.md](papers.md).
+Claims of the four papers that do not hold, recomputed from the numbers they print. `python -m reproductions errata
+NAME` shows one computation step by step, `python -m reproductions errata` lists all. The published tables are in
+`reproductions/published.json`, the formulas in [papers.md](papers.md). The authors' code of PMCFL is cited as file:line
+of [sisinflab/ClientAware-FL](https://github.com/sisinflab/ClientAware-FL/tree/6439a7cca35e250393aac18b64c2c51f14c9a0a4)
+at commit 6439a7c. An entry without a verdict is recomputed and shown.
 
-Before you compare with a published table: ignore the averages of PMCFL's Table 6 and all cells of its Tables 3, 5 and 7
-except the accuracies. Gains of single rows are noise of several rounds (finding-4). The labels IS and CB (PMCFL,
-CelebA) and Ld and Md (DAFL) are in doubt (finding-2, finding-5)."""
+Before you compare with a published table: exchange IS and CB in PMCFL's Table 6 (finding-2), ignore its averages and
+all cells of Tables 3, 5 and 7 except the accuracies. Gains of single rows are noise of several rounds (finding-4). The
+labels Ld and Md of DAFL are in doubt (finding-5)."""
 
 WHOLE_TABLES, SINGLE_PLACES = "Findings that concern whole tables", "Single places"
 NOT_COMPUTED = "What cannot be computed"
@@ -109,11 +110,7 @@ def _section(erratum: Erratum, evidence: Evidence) -> str:
 
 
 def _entry(erratum: Erratum, evidence: Evidence) -> str:
-    checked = "recomputed" if evidence.steps else "read"
-    lines = [
-        f"- Claim ({erratum.paper}, {erratum.place}): {erratum.printed}",
-        f"- Holds: {evidence.follows}",
-        f"- Checked: {checked}, **{verdict_text(evidence)}**.",
-    ]
+    other = f" **{verdict_text(evidence).capitalize()}.**" if evidence.verdict != "shown" else ""
+    lines = [f"- Claim ({erratum.paper}, {erratum.place}): {erratum.printed}", f"- Holds: {evidence.follows}{other}"]
     wrapped = [fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines]
     return "\n".join([f"### {erratum.name}: {erratum.title}", "", *wrapped])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.types import Vector
+from fedmerit.store.frames import Frame
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.study.plan import Plan
 from fedmerit.study.statistics import interval, paired, restricted
-from fedmerit.study.study import Study
 from fedmerit.study.study_folder import Member
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.verdicts import FEWEST, NOISE, TOO_FEW
@@ -48,7 +50,24 @@ class Times:
         return bool((self.values[self.known] == self.horizon).all() and self.missed[self.known].all())
 
 
-def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Times:
+class Runs(Protocol):
+    """What rounds to target are read from: a `Study`, or runs that a file lists."""
+
+    @property
+    def plan(self) -> Plan: ...  # noqa: D102
+    @property
+    def rows(self) -> list[str]: ...  # noqa: D102
+    @property
+    def runs(self) -> Sequence[Member]: ...  # noqa: D102
+    @property
+    def unfinished(self) -> Mapping[str, int]: ...  # noqa: D102
+    @property
+    def reached(self) -> Frame: ...  # noqa: D102
+    @property
+    def horizon(self) -> int: ...  # noqa: D102
+
+
+def times(study: Runs, row: str, target: float, shares: Sequence[float]) -> Times:
     """Rounds of a row to a target, as a mean over the shares of devices; missed where one of the shares was.
 
     Where none of the row's runs has finished, the horizon is the number of rounds that all of them have played.

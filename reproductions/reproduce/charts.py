@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,38 +31,43 @@ class Curve:
     dash: str
 
 
-def draw_curves(title: str, curves: Sequence[Curve], axis: str = "iteration") -> str:
+Ends: TypeAlias = tuple[float, float]
+"""The lowest and the highest value of the vertical axis."""
+
+
+def draw_curves(title: str, curves: Sequence[Curve], axis: str = "iteration", ends: Ends = (0.0, 1.0)) -> str:
     """The mean of the seeds as a line, from the lowest to the highest seed as a band behind it."""
     rounds = max((curve.values.shape[1] for curve in curves), default=1)
-    bands = [_band(curve, rounds) for curve in curves if len(curve.values) > 1]
-    lines = [_line(curve, rounds) for curve in curves]
-    return svg.picture(WIDTH, HEIGHT, title, [*_axes(title, rounds, axis), *bands, *lines, *_legend(curves)])
+    bands = [_band(curve, rounds, ends) for curve in curves if len(curve.values) > 1]
+    lines = [_line(curve, rounds, ends) for curve in curves]
+    return svg.picture(WIDTH, HEIGHT, title, [*_axes(title, rounds, axis, ends), *bands, *lines, *_legend(curves)])
 
 
 def _x(rounds: int) -> Vector:
     return np.linspace(LEFT, WIDTH - RIGHT, rounds)
 
 
-def _y(values: Vector) -> Vector:
-    return TOP + (1 - np.clip(np.nan_to_num(values), 0, 1)) * (HEIGHT - TOP - BOTTOM)
+def _y(values: Vector, ends: Ends) -> Vector:
+    low, high = ends
+    return TOP + (1 - np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)) * (HEIGHT - TOP - BOTTOM)
 
 
-def _line(curve: Curve, rounds: int) -> str:
+def _line(curve: Curve, rounds: int, ends: Ends) -> str:
     mean = curve.values.mean(axis=0)
-    return svg.curve(_x(rounds)[: len(mean)], _y(mean), curve.colour, curve.dash)
+    return svg.curve(_x(rounds)[: len(mean)], _y(mean, ends), curve.colour, curve.dash)
 
 
-def _band(curve: Curve, rounds: int) -> str:
+def _band(curve: Curve, rounds: int, ends: Ends) -> str:
     low, high = curve.values.min(axis=0), curve.values.max(axis=0)
-    return svg.band(_x(rounds)[: len(low)], _y(low), _y(high), curve.colour)
+    return svg.band(_x(rounds)[: len(low)], _y(low, ends), _y(high, ends), curve.colour)
 
 
-def _axes(title: str, rounds: int, axis: str) -> Iterator[str]:
+def _axes(title: str, rounds: int, axis: str, ends: Ends) -> Iterator[str]:
     yield svg.text(LEFT, 22, f"{title}: mean of the seeds, bands from the lowest to the highest seed")
-    for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        y = float(_y(np.array([share]))[0])
+    for value in np.linspace(*ends, 6 if ends[0] == 0 else 5).tolist():  # five, so that 0 is one of them
+        y = float(_y(np.array([value]), ends)[0])
         yield svg.line(LEFT, y, WIDTH - RIGHT, y)
-        yield svg.text(LEFT - 8, y + 4, f"{share:g}", anchor="end")
+        yield svg.text(LEFT - 8, y + 4, f"{value:.3g}", anchor="end")
     for iteration in sorted({1, *(round(rounds * part / 4) for part in range(1, 5))} - {0}):
         yield svg.text(float(_x(rounds)[iteration - 1]), HEIGHT - BOTTOM + 20, str(iteration), anchor="middle")
     yield svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, axis, anchor="middle")

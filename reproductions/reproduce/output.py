@@ -20,7 +20,7 @@ from fedmerit.store.run_folder import environment, open_ledger
 from fedmerit.study.plan import Row
 from fedmerit.study.text_table import MARKDOWN
 from reproductions.reproduce import REPRODUCTIONS
-from reproductions.reproduce.reproduction import SCALES, SEEDS, WHOLE, Reproduction, duration_text, expected
+from reproductions.reproduce.reproduction import SCALES, SEEDS, WHOLE, Reproduction, Result, duration_text, expected
 from reproductions.reproduce.runner import Reproduced
 
 ESCAPED = r"\\\1"
@@ -60,11 +60,16 @@ def opening(reproduction: Reproduction, scale: str, seconds: float, runs: int) -
 
 def ending(reproduced: Reproduced) -> Iterator[RenderableType]:
     """What came out: tables, notes, unfinished and failed runs."""
-    for table in reproduced.result.tables:
-        yield from (table.screen(), "")
-    yield from (escape(note) for note in reproduced.result.notes)
+    yield from result_screen(reproduced.result)
     yield from (f"unfinished: {escape(run)}, {rounds}" for run, rounds in reproduced.unfinished.items())
     yield from (f"[red]{escape(run)} failed: {escape(why)}[/]" for run, why in reproduced.failed.items())
+
+
+def result_screen(result: Result) -> Iterator[RenderableType]:
+    """Tables and notes."""
+    for table in result.tables:
+        yield from (table.screen(), "")
+    yield from (escape(note) for note in result.notes)
 
 
 def as_dict(reproduced: Reproduced) -> dict[str, object]:

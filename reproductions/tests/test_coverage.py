@@ -13,6 +13,10 @@ PAPERS = {"PMCFL": (10, 7, 3), "DAFL": (4, 1, 1), "M2F": (12, 3, 3), "FedVal": (
 """Equations, tables and figures that each paper numbers."""
 
 
+TABLE = (ROOT / "docs/papers.md").read_text().partition("## Coverage")[2].partition("\n## ")[0]
+"""The coverage table of docs/papers.md."""
+
+
 def rows(paper: str) -> list[list[str]]:
     part = PAGE.partition(f"## {paper}, item by item")[2].partition("\n##")[0]
     return [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")][2:]
@@ -76,3 +80,31 @@ def test_the_nine_steps_of_m2f_and_the_three_studies_of_dafl_have_rows():
 def test_every_section_with_something_to_do_has_a_row(paper: str, places: tuple[str, ...]):
     told = [row[0] for row in rows(paper)]
     assert [place for place in places if not any(one.startswith(place) for one in told)] == []
+
+
+def compact_rows() -> list[list[str]]:
+    header, _, *lines = [line for line in TABLE.splitlines() if line.startswith("| ")]
+    assert header == "| item | implemented | `tested` | `reproduced` | verdict |"
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+def test_the_compact_table_names_files_and_tests_that_exist():
+    for _, implemented, tested, reproduced, verdict in compact_rows():
+        path = implemented.strip("`")
+        assert (ROOT / path if path.startswith("reproductions/") else ROOT / "src/fedmerit" / path).is_file(), path
+        file, _, name = tested.strip("`").partition("::")
+        assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), flags=re.M), tested
+        assert reproduced
+        assert verdict
+
+
+def test_the_compact_table_has_every_equation_table_and_algorithm_of_each_paper():
+    """Figures of the field or the framework (PMCFL 1, DAFL 1, M2F 1) and tables of notation have nothing to run."""
+    items = " ".join(row[0] for row in compact_rows())
+    parts = re.split(r"PMCFL |DAFL |M2F |FedVal ", items)[1:]
+    for part, (paper, (equations, tables, figures)) in zip(parts, PAPERS.items(), strict=True):
+        spelt = re.sub(r"(\d+)–(\d+)", lambda m: ", ".join(map(str, range(int(m[1]), int(m[2]) + 1))), part)
+        first = 1 if paper == "DAFL" else 2
+        assert numbers(r"eq\.", spelt) >= set(range(1, equations + 1)), paper
+        assert numbers("Tables?", spelt) >= set(range(first, tables + 1)), paper
+        assert numbers(r"(?:Fig\.|Figures?)", spelt) >= set(range(2, figures + 1)), paper

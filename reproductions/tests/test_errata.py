@@ -28,19 +28,15 @@ from reproductions.published import MNIST_LABELS, published
 DOCS = Path(__file__).parents[2] / "docs"
 
 OTHER_VERDICTS = {
-    "finding-2": "strong evidence",
     "finding-5": "strong evidence",
-    "dafl-75-devices": "right as printed",
     "parameter-counts": "right as printed",
 } | dict.fromkeys(
     [
         "pmcfl-notation",
-        "pmcfl-table-2-copy",
         "pmcfl-only-work",
         "dafl-notation",
         "dafl-test-sets",
         "m2f-notation",
-        "m2f-wording",
         "fedval-notation",
     ],
     "cannot be computed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from fedmerit.errors import ConfigError, FolderError, RunStopped
 from fedmerit.store.run_folder import environment
 from fedmerit.study.plan import Row
 from fedmerit.study.statistics import restricted
-from fedmerit.study.study import OnStep
+from fedmerit.study.study import OnStep, compare
 from fedmerit.study.study_folder import Member
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.verdicts import NOISE, TOO_FEW
 from fedmerit.study.workers import Played
+from reproductions.published import published
 from reproductions.reproduce import find_reproduction
 from reproductions.reproduce.agreement import (
     Agreement,
@@ -37,7 +39,9 @@ from reproductions.reproduce.agreement import (
     write_correct,
 )
 from reproductions.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
+from reproductions.reproduce.measured import read_measured, run_missing
 from reproductions.reproduce.output import row_settings, write_page
+from reproductions.reproduce.pmcfl import Tables
 from reproductions.reproduce.rates import rate_folder, rate_plan, search_rate
 from reproductions.reproduce.runner import Reproduced, reproduce, so_far
 
@@ -129,9 +133,9 @@ def test_pmcfls_figures_have_a_curve_per_row(table2: Reproduced, number: int, fi
     made = find_reproduction(f"pmcfl-table{number}").make_result(table2.setting, table2.studies)
     assert list(made.figures) == [f"figure{figure}"]
     picture = made.figures[f"figure{figure}"]
-    assert picture.count("<polyline") == 2 * 9  # the curve and its mark in the legend
+    assert picture.count("<polyline") == 2 * 8  # the curve and its mark in the legend; DS is 0
     assert all(row.replace(">", "&gt;") in picture for row in table2.studies[""].rows)
-    assert f"Figure {figure}: accuracy" in picture
+    assert f"Figure {figure}: accuracy minus that of DS" in picture
     assert ">round</text>" in picture
 
 
@@ -150,30 +154,31 @@ def test_the_learning_rate_is_searched_on_the_baseline_alone(tmp_path: Path):
         rate_plan(find_reproduction("dafl-table1"), "small")
 
 
-def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: Path):
+def test_table_6_marks_averages_exchanged_names_and_impossible_cells(tmp_path: Path):
     """With rows that come later; another scale in the same folder is refused."""
     one = tiny("pmcfl-table6", (0.2, 0.3, 0.4))
     rows = tuple(row | {"recipe": {"name": "fedavg"}} for row in one.rows)  # the digits have no blurry images
     alone = run(replace(one, rows=rows), tmp_path / "a", 1, ("DS",))
     assert [table.title[:7] for table in alone.result.tables] == ["Table 6"] * 3
-    reproduced = run(replace(one, rows=rows), tmp_path / "a", 1, ("CB", "CB>DS>IS"))
-    assert reproduced.studies[""].rows == ["DS", "CB", "CB>DS>IS"]
+    reproduced = run(replace(one, rows=rows), tmp_path / "a", 1, ("IS", "IS>DS>CB"))
+    assert reproduced.studies[""].rows == ["DS", "IS", "IS>DS>CB"]
     table, errors = reproduced.result.tables[0], reproduced.result.tables[-1]
     assert len(table.header) == 1 + 8 + 1
-    assert cells(table, "CB, published§")[-1] == "+7.67†‡"
-    assert cells(table, "CB>DS>IS, published§")[4] == "+6¶"
+    assert cells(table, "IS, published as CB§")[-1] == "+7.67†‡"
+    assert cells(table, "IS>DS>CB, published as CB>DS>IS§")[4] == "+6¶"
     for shown in (alone.result.tables[0], table, errors):
         signs = [line[0] for line in shown.below if "see python -m reproductions errata" in line]
         assert all(any(sign in cell for row in shown.rows for cell in row) for sign in signs), shown.below
     assert any(line.startswith("‡ see python -m reproductions errata pmcfl-averages") for line in table.below)
     assert list(reproduced.result.figures) == ["figure3"]
-    assert [line[0] for line in errors.rows] == ["CB, published‡", "measured", "CB>DS>IS, published‡", "measured"]
+    assert "IS&gt;DS&gt;CB (equal to DS)" in reproduced.result.figures["figure3"]
+    assert [line[0] for line in errors.rows] == ["IS, published", "measured", "IS>DS>CB, published", "measured"]
     with pytest.raises(FolderError, match="has another study"):
         run(
             replace(tiny("pmcfl-table6", (0.2, 0.3, 0.4), run={"rounds": 4}), rows=rows),
             tmp_path / "a",
             1,
-            ("CB", "CB>DS>IS"),
+            ("IS", "IS>DS>CB"),
         )
 
 
@@ -200,6 +205,39 @@ def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path, monkeypatc
     )  # to look, any machine will do
     with pytest.raises(FolderError, match="this machine's are for another processor's"):
         reproduce(one, "small", plans, tmp_path / "a", jobs=1)
+
+
+def test_measured_runs_are_appended_to_a_file_and_not_run_again(tmp_path: Path):
+    """Stopped after one run and continued; then in another folder, as on another machine; a diverged run is listed."""
+    one, file = tiny("pmcfl-table2", (0.2, 1.0, 0.5, 0.6)), tmp_path / "measured.csv"
+    (plan,) = one.plans("small", 2, ("LD",), null=True).values()
+
+    @contextmanager
+    def stop(runs: list[Member]) -> Iterator[OnStep]:
+        at = ("LD", Played(1, ANY))
+        yield lambda step: os.kill(os.getpid(), signal.SIGINT) if (step.member.row, step.answer) == at else None
+
+    with pytest.raises(RunStopped):
+        run_missing(plan, tmp_path / "a", file, jobs=1, watch=stop)
+    assert list(read_measured(plan, file).lines) == [("DS", 1)]
+    run_missing(plan.model_copy(update={"seeds": (1,)}), tmp_path / "a", file, jobs=1)
+    measured = run_missing(plan, tmp_path / "b", file, jobs=1)
+    assert list(measured.lines) == [(row, seed) for seed in (1, 2) for row in ("DS", "LD", "null")]
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["seed2"]
+    study = compare(plan, tmp_path / "c", jobs=1)
+    tables = find_reproduction("pmcfl-table2").make_result
+    assert isinstance(tables, Tables)
+    made = tables.of_measured(one.setting("small"), measured)
+    assert made.tables[:4] == tables(one.setting("small"), {"": study}).tables[:4]
+    few = sum(rounds <= 3 for block in published().pmcfl_rounds[2].baseline for rounds in block if rounds is not None)
+    assert made.tables[4].rows[0][:2] == ("DS", str(few))
+    file.write_text(re.sub(r"^(LD,2,3,[^,]+),False", r"\1,True", file.read_text(), flags=re.M))
+    without = tables.of_measured(one.setting("small"), read_measured(plan, file))
+    assert without.notes[2:] == ("diverged, not averaged: LD, seed 2",)
+    assert below(without.tables[0], "LD, published")[0] == "+0.0"  # one seed: no interval
+    other = plan.model_copy(update={"base": plan.base | {"run": {"rounds": 4}}})
+    with pytest.raises(ConfigError, match="DS, seed 1 was run with other settings"):
+        read_measured(other, file)
 
 
 def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from fedmerit.core.collect.collect import Uniform as Uniform
     from fedmerit.core.criteria.criterion import Criterion as Criterion
     from fedmerit.core.criteria.criterion import criterion as criterion
+    from fedmerit.core.criteria.nearness import MW as MW
     from fedmerit.core.criteria.table import CB as CB
     from fedmerit.core.criteria.table import DS as DS
     from fedmerit.core.criteria.table import IS as IS
     from fedmerit.core.criteria.table import LC as LC
     from fedmerit.core.criteria.table import LD as LD
-    from fedmerit.core.criteria.table import MW as MW
     from fedmerit.core.criteria.table import Attribute as Attribute
     from fedmerit.core.criteria.table import Sharpness as Sharpness
     from fedmerit.core.criteria.validated import Validated as Validated
@@ -99,7 +99,8 @@ _ROOMS = {
     "config.schema": ("load_config",),
     "core.collect.collect": ("InTime", "Poisson", "Uniform"),
     "core.criteria.criterion": ("Criterion", "criterion"),
-    "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "MW", "Attribute", "Sharpness"),
+    "core.criteria.nearness": ("MW",),
+    "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "Attribute", "Sharpness"),
     "core.criteria.validated": ("Validated",),
     "core.host": ("Fleet",),
     "core.learner": ("Learner",),

@@ -10,6 +10,8 @@ import pytest
 from helpers import CannedFleet
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
+from fedmerit.config.recipe import RecipeConfig, make_recipe
+from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.loss import LossPower
 from fedmerit.core.criteria.table import CRITERIA, check_priority, display_name, find_criterion
@@ -17,7 +19,7 @@ from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Host
 from fedmerit.core.objectives import Predictions, find_objective
-from fedmerit.core.round import run_stages
+from fedmerit.core.round import run_round, run_stages
 from fedmerit.core.stages.stages import stages_of
 from fedmerit.core.state import History, State, View
 from fedmerit.core.targets import Labels
@@ -50,6 +52,20 @@ def test_divergence_asks_clients_for_nothing_and_believes_nothing():
     assert MW.required_facts == ()
     claimed = a_round([[3.0, 0.0]], MW=[1.0], divergence=[1.0])
     assert MW(claimed, History()).tolist() == [0.5]
+
+
+def test_nearness_by_layers_is_that_of_the_authors_code():
+    """The mean over layers of the norms of `get_weights()[0]`, the weights without the bias."""
+    shapes, updates = ((2, 3), (2,), (1, 2), (1,)), np.random.default_rng(1).normal(size=(3, 11)).astype(np.float32)
+    recipe = make_recipe(RecipeConfig(name="prioritized", criteria=[{"name": "MW", "layers": True}], normalise="sum"))
+    for layers, places in ((shapes, ([0, 1, 2, 3, 4, 5], [8, 9])), (((11,),), (range(11),))):
+        host = replace(
+            Host.of(CannedFleet(updates, [{"samples": 1.0}] * 3)), layers=lambda length, layers=layers: layers
+        )
+        _, record = run_round(State(np.zeros(11, np.float32)), recipe, host, InTime(Uniform(1.0)), 0, evaluate=False)
+        norms = [np.mean([np.sqrt(np.sum(np.square(row[list(at)]))) for at in places]) for row in updates]
+        nearness = 1 / np.sqrt(np.array(norms) + 1)
+        assert record.weights.weights == pytest.approx(nearness / nearness.sum())
 
 
 def test_families_are_those_of_the_papers():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_rewards_of_layers_know_the_layers():
     updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
     fleet = CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
     _, record = run_canned(m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), fleet)
-    layers = fleet.server.layers(14)
+    layers = [prod(shape) for shape in fleet.server.layers(14)]
     for reward in record.rewards.rewards.values():
         layer = np.searchsorted(np.cumsum(layers), reward.places, side="right")
         assert np.bincount(layer).tolist() == [length // 2 for length in layers]

@@ -137,4 +137,4 @@ def test_workers_do_not_matter():
 
 def test_a_learner_without_layers_has_one():
     with LocalFleet(task()) as fleet:
-        assert tuple(fleet.server.layers()) == (toy.FEATURES,)
+        assert tuple(fleet.server.layers()) == ((toy.FEATURES,),)

@@ -411,4 +411,4 @@ def test_dropout_is_off_when_predicting():
     with torch.no_grad():
         expected = flat.module(as_tensor(samples.x)).argmax(dim=1)
     assert learner.predict(model, samples.x).tolist() == expected.tolist()
-    assert learner.layers == (144, 16, 2304, 16, 1280, 20, 60, 3)
+    assert learner.layers == ((16, 1, 3, 3), (16,), (16, 16, 3, 3), (16,), (20, 64), (20,), (3, 20), (3,))

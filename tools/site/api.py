@@ -17,10 +17,13 @@ from typing import Any
 
 import fedmerit
 from fedmerit.core.criteria.criterion import FunctionCriterion
+from fedmerit.core.criteria.nearness import ModelNearness
 from fedmerit.core.parts import settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 WIDTH, CODE_WIDTH = 120, 85
+VALUES = FunctionCriterion, ModelNearness
+"""Classes of the criteria that are values."""
 SHOWN = 4
 """Arguments of a method that the table of methods names."""
 INTRO = """# Python API
@@ -66,7 +69,7 @@ def page() -> str:
     for title, group in names.items():
         parts += [f"## {title}\n"] if group else []
         if title == "Criteria":
-            group = [name for name in group if not isinstance(getattr(fedmerit, name), FunctionCriterion)]
+            group = [name for name in group if not isinstance(getattr(fedmerit, name), VALUES)]
             parts.append(_criteria())
         parts += map(entry, group)
     return "\n".join(parts)
@@ -75,7 +78,7 @@ def page() -> str:
 def _criteria() -> str:
     """The criteria that are values: one table, since they have no arguments."""
     values = ((name, getattr(fedmerit, name)) for name in fedmerit.__all__)
-    rows = [f"| `{name}` | {one.about} |" for name, one in values if isinstance(one, FunctionCriterion)]
+    rows = [f"| `{name}` | {one.about} |" for name, one in values if isinstance(one, VALUES)]
     return "\n".join(["| value | what it measures |", "| --- | --- |", *rows, ""])
 
 

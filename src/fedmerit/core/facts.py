@@ -36,7 +36,7 @@ SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "
 SITE, ANCHOR = "site", "anchor"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
-CLIP, NORM, STALENESS, EXCLUDED = "clip", "norm", "staleness", "excluded"
+CLIP, NORM, LAYER_NORM, STALENESS, EXCLUDED = "clip", "norm", "layer_norm", "staleness", "excluded"
 MOST_SAMPLES = 1e9
 """Largest number of rows that a client may claim, unless the federation states fewer."""
 
@@ -137,6 +137,7 @@ _ALL = (
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
+    Fact(LAYER_NORM, "mean norm of the layers' weights in the update", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)

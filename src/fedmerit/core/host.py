@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -87,7 +88,7 @@ class ServerSetup:
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
     >>> server = ServerSetup(task.federation.names, task.learner, limits={"labels": 10})
-    >>> len(server.first_model(seed=0)) == sum(server.layers())
+    >>> len(server.first_model(seed=0)) == sum(map(prod, server.layers()))
     True
     """
 
@@ -104,15 +105,15 @@ class ServerSetup:
         """Return the model before the first round."""
         return self.learner.start(seed)
 
-    def layers(self, length: int | None = None) -> Sequence[int]:
-        """Return the lengths of the model's layers; one layer if the learner does not report them.
+    def layers(self, length: int | None = None) -> Sequence[tuple[int, ...]]:
+        """Return the shapes of the model's layers; one layer if the learner does not report them.
 
         In a longer model (`length`) the remaining entries, which hold the centring of the inputs, are one layer.
         """
         learner = self.learner
-        lengths = learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
-        rest = 0 if length is None else length - sum(lengths)
-        return (*lengths, rest) if rest else lengths
+        shapes = learner.layers if isinstance(learner, LayeredLearner) else ((len(learner.start(0)),),)
+        rest = 0 if length is None else length - sum(map(prod, shapes))
+        return (*shapes, (rest,)) if rest else shapes
 
     @property
     def control(self) -> Control | None:
@@ -262,9 +263,9 @@ class Fleet(Clients, Protocol):
         """Restore the clients' state after a round, for a resume; False if it is not available."""
 
 
-def one_layer(length: int) -> Sequence[int]:
+def one_layer(length: int) -> Sequence[tuple[int, ...]]:
     """Treat the model as one layer, for learners that do not report layers."""
-    return (length,)
+    return ((length,),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,7 @@ class Host:
     limits          the largest value that a client may claim, by fact
     predict         evaluates models on the server's rows; `predict_many` may be faster for many models
     train           trains a model on the server's rows
-    layers          the lengths of the layers of a model with this many entries
+    layers          the shapes of the layers of a model with this many entries
     trainable       entries before the centring at the end of the model, which no round changes; None: all
     client_lr       the clients' learning rate in a round; None: their learner's setting
     lr              the learner's setting; None: unknown
@@ -294,7 +295,7 @@ class Host:
     predict: Predict | None = None
     predict_many: Predict | None = None
     train: Train | None = None
-    layers: Callable[[int], Sequence[int]] = one_layer
+    layers: Callable[[int], Sequence[tuple[int, ...]]] = one_layer
     trainable: int | None = None
     client_lr: Callable[[int], float | None] = lambda index: None
     first_model: Callable[[int], Model] | None = None
@@ -316,7 +317,7 @@ class Host:
             server.predict_many,
             server.train,
             server.layers,
-            None if server.centre is None else sum(server.layers()),
+            None if server.centre is None else sum(map(prod, server.layers())),
             lambda index: server.rate(index, rounds),
             server.first_model,
             {SITE: lambda replies: server.site_numbers()},

@@ -122,11 +122,11 @@ MOST_LOSS = 28.0
 
 @runtime_checkable
 class LayeredLearner(Learner, Protocol):
-    """A learner that reports the layers of its model, for rewards per layer."""
+    """A learner that reports the layers of its model, for rewards and norms per layer."""
 
     @property
-    def layers(self) -> Sequence[int]:
-        """Lengths of the model's layers, in order."""
+    def layers(self) -> Sequence[tuple[int, ...]]:
+        """Shapes of the model's tensors, in the order of the vector."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ class FlatModule:
         self._parameters = parameters
         self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
         self.shapes = tuple(tensor.shape for tensor in (*parameters, *buffers))
-        self.lengths = tuple(shape.numel() for shape in self.shapes)
         self.has_buffers = len(buffers) > len(frozen)
         self.values = torch.empty(_count([*parameters, *buffers]), device=device)
         self.trained = self.values[: _count(parameters)]

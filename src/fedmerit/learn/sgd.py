@@ -191,10 +191,10 @@ class TorchLearner:
         return self.loss is None and self.inputs is None and self.target.kind == "classes"
 
     @property
-    def layers(self) -> Sequence[int]:
-        """Lengths of the module's parameters and buffers, in the order of the vector."""
+    def layers(self) -> Sequence[tuple[int, ...]]:
+        """Shapes of the module's parameters and buffers, in the order of the vector."""
         with _quiet_torch(0):
-            return self._flat.lengths
+            return tuple(map(tuple, self._flat.shapes))
 
     def name_tensors(self, model: Model) -> NamedTensors:
         """Return the module's `state_dict`, with torch's names."""

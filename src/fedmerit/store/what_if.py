@@ -11,8 +11,8 @@ from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
 from fedmerit.core.criteria.loss import LossPower
+from fedmerit.core.criteria.nearness import MW
 from fedmerit.core.criteria.table import (
-    MW,
     PARTICIPATION,
     Attribute,
     Computation,

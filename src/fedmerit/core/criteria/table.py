@@ -19,6 +19,7 @@ from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
 from fedmerit.core.criteria.loss import Agnostic, LossPower
+from fedmerit.core.criteria.nearness import MW
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
 from fedmerit.core.criteria.robust import NearestDistance, NormInlier, RareCoordinateOverlap
 from fedmerit.core.criteria.similarity import SimilarityFilter
@@ -87,18 +88,6 @@ LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / 
 CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
 IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
 Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
-
-
-@criterion(
-    "MW",
-    Family.MODEL,
-    "model nearness: 1 / sqrt(norm of the update + 1), near to the received model is better; computed by the server",
-    degree=True,
-    gives=ACCOUNTED,
-)
-def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
-    """1 / sqrt(||update||_2 + 1), with the + 1 inside the root [PMCFL, MW]."""
-    return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
 
 
 @criterion(EQUAL_NAME, Family.TRUST, "equal weights: 1 for every client", degree=True, gives=ACCOUNTED)

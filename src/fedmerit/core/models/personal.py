@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -128,7 +129,7 @@ class PersonalModels:
         if chosen is None or chosen.weights is None or moved.aggregates is None or self._is_over(view.index):
             return SentRewards()
         rewards: dict[ClientId, SparseUpdate] = {}
-        layers = view.host.layers(len(view.model))
+        layers = [prod(shape) for shape in view.host.layers(len(view.model))]
         for places, aggregate in zip(job.groups.members, moved.aggregates, strict=True):
             earned = self.reward(aggregate, chosen.weights.weights[places], cohort.updates.keep(places), layers)
             rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True) if len(one.values)}
