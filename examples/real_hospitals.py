@@ -17,7 +17,7 @@ HEART = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,tha
 """Columns of UCI's files, which have no header."""
 
 
-def main(out: str) -> None:
+def main(out: str = "hospitals") -> None:
     """Add a header to each hospital's raw file, and copy the table of 54 hospitals."""
     data, folder = Path(os.environ["FEDMERIT_DATA"]), Path(out)
     (folder / "heart").mkdir(parents=True, exist_ok=True)
@@ -29,4 +29,4 @@ def main(out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:2] or ["hospitals"]))
+    main(*sys.argv[1:2])

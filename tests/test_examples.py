@@ -153,5 +153,5 @@ def test_the_examples_of_real_hospitals_run(
     config = load_config(EXAMPLES / f"{name}.toml", ["run.rounds=2", "run.workers=1"])
     run = run_config(config, tmp_path / "run")
     assert len(run.ledger.names()) == clients
-    assert run.labels == ("0", "1")
+    assert run.estimator().classes_.tolist() == [0, 1]
     assert {one.kind for one in DataReport.read(tmp_path / "run" / "data.json").suspicions} == kinds
