@@ -150,7 +150,10 @@ class Tables:
 
 
 def _differences(study: Study) -> list[Curve]:
-    """The global accuracy of each row minus that of DS, round by round, over the seeds that both have finished."""
+    """The global accuracy of each row minus that of DS, round by round, over the seeds that both have finished.
+
+    With a null row, only that has a band over the seeds: the noise, next to which the means of the rows are to be seen.
+    """
     finished = {(run.row, run.seed) for run in study.runs if str(run) not in study.unfinished}
     groups = study.curves.groupby(["row", "seed"], sort=False)["accuracy"]
     by_run = {pair: accuracy.to_numpy(dtype=float) for pair, accuracy in groups}
@@ -159,7 +162,8 @@ def _differences(study: Study) -> list[Curve]:
         seeds = [seed for seed in study.plan.seeds if {(DS, seed), (row, seed)} <= finished]
         if row != DS and seeds:
             by_seed = np.array([by_run[row, seed] - by_run[DS, seed] for seed in seeds])
-            lines.append(Curve(row if by_seed.any() else f"{row} (equal to DS)", by_seed, colour, "none"))
+            shown = by_seed if row == NULL or NULL not in study.rows else by_seed.mean(axis=0, keepdims=True)
+            lines.append(Curve(row if by_seed.any() else f"{row} (equal to DS)", shown, colour, "none"))
     return lines
 
 
