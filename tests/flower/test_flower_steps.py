@@ -24,10 +24,16 @@ CASES: dict[str, tuple[Callable[..., FedAvg], ServerOptimizer]] = {
         lambda **settings: FedAvgM(server_learning_rate=0.7, server_momentum=0.8, **settings),
         Momentum(momentum=0.8, lr=0.7),
     ),
-    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(lr=0.2, tau=1e-2)),
-    "yogi": (lambda **settings: FedYogi(eta=0.2, tau=1e-2, **settings), Yogi(lr=0.2, tau=1e-2)),
-    "adagrad": (lambda **settings: FedAdagrad(eta=0.2, tau=1e-2, **settings), Adagrad(lr=0.2, tau=1e-2)),
+    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(lr=0.2, tau=1e-2, correct=True)),
+    "yogi": (lambda **settings: from_tau(FedYogi(eta=0.2, tau=1e-2, **settings)), Yogi(lr=0.2, tau=1e-2)),
+    "adagrad": (lambda **settings: from_tau(FedAdagrad(eta=0.2, tau=1e-2, **settings)), Adagrad(lr=0.2, tau=1e-2)),
 }
+
+
+def from_tau(strategy: Any) -> Any:
+    """Flower's strategy with v from tau squared, as in the paper; Flower starts it at 0."""
+    strategy.v_t = {"w": np.full(LENGTH, strategy.tau**2, np.float32)}
+    return strategy
 
 
 def make_app() -> ClientApp:
