@@ -103,7 +103,7 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def saved_model() -> list[np.ndarray]:
     if Path("final_model.npz").exists():
         return list(np.load("final_model.npz").values())
-    return [tensor.numpy() for tensor in torch.load("final_model.pt").values()]
+    return [tensor.numpy() for tensor in torch.load("final_model.pt", weights_only=True).values()]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
