@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedmerit.cli.app import Json, out_console, run_command, stoppable
+from fedmerit.core.types import ACCURACY
 from fedmerit.errors import ConfigError
 from fedmerit.store.files import check_new_file
 from fedmerit.store.strict_json import dump_json
@@ -107,7 +108,9 @@ def reproduce(
             tuned = read_rate(out) if report_only else search_rate(tuning, out, jobs=jobs)
         lr = None if tuned.best is None else tuned.best[RATE]
         if lr is not None:
-            rate = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.tune.about}"
+            rate = (
+                f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.tune.about(ACCURACY)}"
+            )
     plans = reproduction.plans(scale, seeds, rows or [], lr, or_equal=or_equal, null=null)
     if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())

@@ -144,7 +144,7 @@ def test_the_learning_rate_is_searched_on_the_baseline_alone(tmp_path: Path):
     setting = replace(one.setting("small"), rates=(1e-9, 0.5))
     one = replace(one, settings={"small": setting})
     tuning = rate_plan(one, "small")
-    assert tuning.tune.about == "rounds until 50% of the devices are above 80%"
+    assert tuning.tune.about("accuracy") == "rounds until 50% of the devices are above 80%"
     assert tuning.base["recipe"] == one.rows[0]["recipe"]
     tuned = search_rate(tuning, tmp_path / "a", jobs=1)
     assert tuned.best == {"train.lr": 0.5}
@@ -188,7 +188,7 @@ def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path, monkeypatc
 
     @contextmanager
     def stop(runs: list[Member]) -> Iterator[OnStep]:
-        yield lambda step: os.kill(os.getpid(), signal.SIGINT) if step.answer == Played(2, ANY) else None
+        yield lambda step: os.kill(os.getpid(), signal.SIGINT) if step.answer == Played(2, ANY, ANY) else None
 
     with pytest.raises(RunStopped):
         reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=stop)
@@ -214,7 +214,7 @@ def test_measured_runs_are_appended_to_a_file_and_not_run_again(tmp_path: Path):
 
     @contextmanager
     def stop(runs: list[Member]) -> Iterator[OnStep]:
-        at = ("LD", Played(1, ANY))
+        at = ("LD", Played(1, ANY, ANY))
         yield lambda step: os.kill(os.getpid(), signal.SIGINT) if (step.member.row, step.answer) == at else None
 
     with pytest.raises(RunStopped):
