@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedmerit.core.objectives import measure_label
+from fedmerit.core.reasons import called
 from fedmerit.core.state import Record
 from fedmerit.core.types import ClientId, Note
 from fedmerit.engine.loop import OnRecord
@@ -104,7 +105,7 @@ class NewNotes:
         return lines
 
     def _who(self, client: ClientId) -> str:
-        return self._names[client] if client < len(self._names) else f"client {client}"
+        return called(self._names[client]) if client < len(self._names) else f"client {client}"
 
 
 def _state(record: Record) -> str:
