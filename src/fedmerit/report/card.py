@@ -272,8 +272,8 @@ class _Card:
 
     def _weights(self) -> Iterator[Block]:
         order = ", then ".join(map(display_name, self.last["priority"]))
-        name = f"Recipe {self.config.recipe.values.get('name')}: c" if self.config else "C"
-        yield f"{name}lients are weighed by {order}."
+        of = f"Recipe {self.config.recipe.values.get('name')}. " if self.config else ""
+        yield f"{of}Clients are weighed by {order}."
         if self._private:
             yield OMITTED
             return
