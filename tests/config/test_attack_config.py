@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, make_coalitions
+from fedmerit.config.attack import KINDS, make_coalitions
 from fedmerit.config.schema import dump_config, load_config, make_config
 from fedmerit.errors import ConfigError
 
@@ -33,7 +33,11 @@ def attack(**values: Any) -> Any:
         ({"kind": "liar", "facts": {"samples": 2}, "strength": 2.0}, "does not use 'strength'"),
         ({"kind": "scale", "facts": {"samples": 2}}, "or use kind liar"),
         ({"kind": "mimic", "strength": 2.0}, "does not use 'strength'"),
-        ({"kind": "scale", "target": 2}, "or use kind backdoor"),
+        ({"kind": "scale", "target": 2}, "or use kind backdoor, eraser, pooled-backdoor, split-trigger"),
+        ({"kind": "opt-ipm", "strength": 2.0}, "does not use 'strength'"),
+        ({"kind": "split-trigger", "from_round": 3}, "does not use 'from_round'"),
+        ({"kind": "pooled-backdoor", "strength": 2.0}, "a share of the attacker's rows"),
+        ({"kind": "scale", "draw": "even"}, "draw"),
         ({"kind": "label-flip", "from_round": 3}, "does not use 'from_round'"),
         ({"kind": "backdoor", "strength": 2.0}, "a share of the attacker's rows"),
         ({"kind": "scale", "from_round": 0}, "from_round"),
@@ -53,7 +57,8 @@ def test_every_kind_is_dumped_and_loads_again(kind: str) -> None:
     assert make_config(tomllib.loads(dump_config(config))) == config
     assert type(config).model_validate_json(config.model_dump_json()) == config
     (coalition, other) = make_coalitions(config.task.attack)
-    assert getattr(coalition.attack, "strength", None) == DEFAULT_STRENGTH.get(kind)
+    assert type(coalition.attack) is KINDS[kind]
+    assert coalition.from_round == (20 if kind == "sleeper" else 1)
     assert other.share == 0.1
 
 

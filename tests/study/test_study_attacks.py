@@ -56,6 +56,8 @@ def test_each_recipe_is_attacked_compared_and_resumed(cli: Callable[..., Answer]
     assert scaled["attack success"] is None
     assert 0.2 < backdoor["attack success"] <= 1
     assert backdoor["attack weight"] == pytest.approx(0.25, abs=0.01)
+    assert backdoor["attack dropped"] == 0 < attacks["fedval (scale 25%)"]["attack dropped"]  # only the better half
+    assert 0 == scaled["attack worst class"] < attacks["fedval (scale 25%)"]["attack worst class"] < 1
     assert attacks["fedval (backdoor 25%)"]["attack success"] < backdoor["attack success"]
 
     (folder / "success/fedavg-backdoor-25-seed1.json").write_text("{")

@@ -7,10 +7,11 @@ import pytest
 
 from fedmerit import load_task
 from fedmerit.config.schema import TaskConfig, make_config
-from fedmerit.core.attacks import Backdoor, LabelFlip
+from fedmerit.core.attacks.rows import Backdoor, LabelFlip, make_probe, poisoned_rows, triggered
 from fedmerit.core.seeds import generator
+from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.attackers import assign, find_attackers, make_probe, poisoned_rows, triggered
+from fedmerit.tasks.attackers import assign, find_attackers
 from fedmerit.tasks.registry import make_client, make_federation, make_task
 
 Y = np.array([0, 1, 2, 1])
@@ -21,8 +22,8 @@ def test_flipped_labels_by_hand() -> None:
     same, flipped = poisoned_rows(LabelFlip(), x, Y, 3, generator(0, "test"))
     assert flipped.tolist() == [2, 1, 0, 1]
     assert same is x
-    probe = make_probe(LabelFlip(), x, Y, 3)
-    assert probe.wanted.tolist() == [2, 0]  # the middle label flips to itself: no row of it can show success
+    probe = make_probe(LabelFlip(), Samples(x, Y, 3))
+    assert probe.y.tolist() == [2, 0]  # the middle label flips to itself: no row of it can show success
 
 
 def test_a_trigger_by_hand() -> None:
@@ -31,8 +32,8 @@ def test_a_trigger_by_hand() -> None:
     assert triggered(np.zeros((1, 3), np.float32)).tolist() == [[0, 0, 3]]
     with pytest.raises(DataError, match="a backdoor needs images"):
         triggered(np.zeros((1, 3, 3)))
-    probe = make_probe(Backdoor(target=1), np.zeros((4, 3), np.float32), Y, 3)
-    assert probe.wanted.tolist() == [1, 1]
+    probe = make_probe(Backdoor(target=1), Samples(np.zeros((4, 3), np.float32), Y, 3))
+    assert probe.y.tolist() == [1, 1]
     assert probe.x[:, 2].tolist() == [3, 3]
 
 
@@ -63,11 +64,6 @@ def test_attackers_are_none_of_the_planted_kinds() -> None:
 def test_a_target_that_is_no_label_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"0\.\.9 \(got 10\)"):
         load_task("digits", clients=4, attack={"kind": "backdoor", "share": 0.5, "target": 10})
-
-
-def test_a_share_of_nobody_is_refused() -> None:
-    with pytest.raises(ConfigError, match="it must be 1 to 4"):
-        load_task("digits", clients=4, attack={"kind": "scale", "share": 0.1})
 
 
 @pytest.mark.parametrize("kind", ["scale", "backdoor"])

@@ -2,51 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
-from fedmerit.core.attacks import (
-    Attack,
-    Backdoor,
-    Coalition,
-    FreeRider,
-    Gauss,
-    InnerProduct,
-    LabelFlip,
-    Liar,
-    LittleIsEnough,
-    Mimic,
-    ScaledUpdate,
-    SignFlip,
+from fedmerit.core.attacks.adaptive import (
+    AT_LOADING,
+    OptimalALIE,
+    OptimalIPM,
+    PooledBackdoor,
+    RuleAware,
+    SplitTrigger,
 )
+from fedmerit.core.attacks.answers import FreeRider, Gauss, Liar, ScaledUpdate, SignFlip, Sleeper
+from fedmerit.core.attacks.attack import Attack, Coalition
+from fedmerit.core.attacks.coalitions import Eraser, InnerProduct, LittleIsEnough, Mimic, MinMax
+from fedmerit.core.attacks.rows import Backdoor, LabelFlip
 from fedmerit.core.facts import ATTRIBUTE, FACTS
-from fedmerit.errors import UnknownName
+from fedmerit.errors import ConfigError, UnknownName
 
 Kind: TypeAlias = Literal[
-    "sign-flip", "scale", "gauss", "label-flip", "alie", "ipm", "mimic", "backdoor", "free-rider", "liar"
+    "sign-flip",
+    "scale",
+    "gauss",
+    "label-flip",
+    "alie",
+    "ipm",
+    "mimic",
+    "backdoor",
+    "free-rider",
+    "liar",
+    "sleeper",
+    "eraser",
+    "min-max",
+    "opt-ipm",
+    "opt-alie",
+    "rule-aware",
+    "pooled-backdoor",
+    "split-trigger",
 ]
-KINDS: tuple[str, ...] = get_args(Kind)
-
-STRONG: Mapping[str, Callable[[float], Attack]] = {
+KINDS: Mapping[Kind, type[Any]] = {
     "sign-flip": SignFlip,
     "scale": ScaledUpdate,
     "gauss": Gauss,
     "label-flip": LabelFlip,
     "alie": LittleIsEnough,
     "ipm": InnerProduct,
+    "mimic": Mimic,
     "backdoor": Backdoor,
+    "free-rider": FreeRider,
+    "liar": Liar,
+    "sleeper": Sleeper,
+    "eraser": Eraser,
+    "min-max": MinMax,
+    "opt-ipm": OptimalIPM,
+    "opt-alie": OptimalALIE,
+    "rule-aware": RuleAware,
+    "pooled-backdoor": PooledBackdoor,
+    "split-trigger": SplitTrigger,
 }
-"""The kinds that have a strength."""
-DEFAULT_STRENGTH: Mapping[str, float] = {
-    name: attack.__dataclass_fields__["strength"].default  # type: ignore[attr-defined]
-    for name, attack in STRONG.items()
-}
-OF_ROWS = ("label-flip", "backdoor")
-"""Kinds that change training rows once, when they are loaded; their strength is the share of rows."""
+"""The closed table of attacks."""
 CLAIMED = tuple(name for name, fact in FACTS.items() if fact.source == "client")
+
+
+def kinds_with(setting: str) -> tuple[Kind, ...]:
+    """Kinds whose attack has a setting."""
+    return tuple(kind for kind, attack in KINDS.items() if setting in attack.__dataclass_fields__)
 
 
 class AttackConfig(Section):
@@ -61,9 +84,15 @@ class AttackConfig(Section):
         {}, description="facts that a liar exaggerates, each with a factor: `{ samples = 100 }`; default: none"
     )
     target: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="the label that a backdoor assigns to rows with its trigger"
+        0, description="the label that a backdoor assigns to rows with its trigger, or the class that an eraser erases"
     )
-    from_round: Count = Field(1, description="first round of the attack; the clients are honest before it")
+    from_round: Count | None = Field(
+        None, description="first round of the attack; the clients are honest before it; default: 1, for sleepers 20"
+    )
+    draw: Literal["natural", "fixed"] = Field(
+        "natural",
+        description="attackers in a round: as clients are drawn, or `fixed`: their share of the clients of every round",
+    )
 
     @field_validator("facts")
     @classmethod
@@ -77,17 +106,20 @@ class AttackConfig(Section):
     def _check(self) -> Self:
         """Refuse keys that the kind does not use."""
         takers = {
-            "strength": (self.strength is not None, tuple(STRONG)),
+            "strength": (self.strength is not None, kinds_with("strength")),
             "facts": (bool(self.facts), ("liar",)),
-            "target": (self.target != 0, ("backdoor",)),
-            "from_round": (self.from_round != 1, tuple(kind for kind in KINDS if kind not in OF_ROWS)),
+            "target": (self.target != 0, kinds_with("target")),
+            "from_round": (
+                self.from_round is not None,
+                tuple(kind for kind, one in KINDS.items() if one not in AT_LOADING),
+            ),
         }
         for key, (given, kinds) in takers.items():
             if given and self.kind not in kinds:
                 raise ValueError(f"kind {self.kind} does not use {key!r}; remove it, or use kind {', '.join(kinds)}")
         if self.kind == "liar" and not self.facts:
             raise ValueError("kind liar needs facts (got none), for example facts = { samples = 100 }")
-        if self.kind in OF_ROWS and self.strength is not None and self.strength > 1:
+        if hasattr(KINDS[self.kind], "wanted") and self.strength is not None and self.strength > 1:
             raise ValueError(
                 f"strength of {self.kind} is a share of the attacker's rows, at most 1 (got {self.strength:g})"
             )
@@ -106,18 +138,25 @@ def make_coalitions(attacks: Sequence[AttackConfig]) -> list[Coalition]:
     """Make the coalitions of [task.attack].
 
     >>> make_coalitions([AttackConfig(kind="scale", share=0.4)])
-    [Coalition(attack=ScaledUpdate(strength=10.0), share=0.4, from_round=1)]
+    [Coalition(attack=ScaledUpdate(strength=10.0), share=0.4, from_round=1, fixed=False)]
     """
-    return [Coalition(_make_attack(attack), attack.share, attack.from_round) for attack in attacks]
+    if len({attack.draw for attack in attacks}) > 1:
+        raise ConfigError(
+            "task.attack: all coalitions need the same `draw` (got natural and fixed); use one of the two"
+        )
+    return [
+        Coalition(
+            _make_attack(attack),
+            attack.share,
+            attack.from_round or (20 if attack.kind == "sleeper" else 1),
+            attack.draw == "fixed",
+        )
+        for attack in attacks
+    ]
 
 
 def _make_attack(config: AttackConfig) -> Attack:
-    match config.kind:
-        case "liar":
-            return Liar(dict(config.facts))
-        case "mimic":
-            return Mimic()
-        case "free-rider":
-            return FreeRider()
-    strength = DEFAULT_STRENGTH[config.kind] if config.strength is None else config.strength
-    return Backdoor(strength, config.target) if config.kind == "backdoor" else STRONG[config.kind](strength)
+    """Make the attack with the settings that it has; an unset strength is that of its class."""
+    values = {"strength": config.strength, "target": config.target, "factors": dict(config.facts)}
+    used = {key: value for key, value in values.items() if value is not None and config.kind in kinds_with(key)}
+    return cast(Attack, KINDS[config.kind](**used))

@@ -54,6 +54,12 @@ class Predictions:
                 f"objective {name} is for tasks that predict {' or '.join(kinds)}; this one predicts {self.target.kind}"
             )
 
+    def at(self, rows: NDArray[np.int64]) -> Predictions:
+        """The same of some rows."""
+        chances = None if self.probabilities is None else self.probabilities[:, rows]
+        attributes = {name: values[rows] for name, values in self.attributes.items()}
+        return Predictions(self.y[rows], self.classes, attributes, self.predicted[:, rows], chances, self.target)
+
     def groups(self, attribute: str) -> list[NDArray[np.intp]]:
         """Rows of each group by one attribute, or by several: `sex+race`."""
         columns = [self._column(name) for name in attribute.split(AND)]
@@ -165,6 +171,19 @@ def balanced_accuracy(predictions: Predictions) -> Vector:
     return np.asarray(np.mean(recalls, axis=0))
 
 
+def worst_recall(predictions: Predictions) -> Vector:
+    """Lowest recall over the classes that occur: a class that a model never predicts gives 0, whatever the accuracy.
+
+    >>> say = Predictions(np.array([0, 0, 0, 1]), 2, {}, np.array([[0, 0, 0, 0], [0, 1, 0, 1]]))
+    >>> worst_recall(say).round(2).tolist()
+    [0.0, 0.67]
+    """
+    recalls = [
+        predicted[:, mine].mean(axis=1) for _, mine, predicted in predictions.by_class("worst_recall") if mine.any()
+    ]
+    return np.asarray(np.min(recalls, axis=0)) if recalls else np.full(len(predictions.predicted), np.nan)
+
+
 def f1(predictions: Predictions) -> Vector:
     """F1 = 2 x true positives / (rows of the class + rows predicted as it), averaged over the classes that occur."""
     scores = [
@@ -261,6 +280,7 @@ def log_loss(predictions: Predictions) -> Vector:
 OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
+    "worst_recall": worst_recall,
     "f1": f1,
     "auc": auc,
     "loss": scaled_loss,
@@ -347,7 +367,7 @@ def measure_label(measure: str) -> str:
 
 def is_share(measure: str) -> bool:
     """Whether the measure is a share of rows, which texts give in per cent."""
-    return measure.partition(":")[0] in ("accuracy", "balanced_accuracy", "recall", "worst_group")
+    return measure.partition(":")[0] in ("accuracy", "balanced_accuracy", "worst_recall", "recall", "worst_group")
 
 
 def row_mean(audited: Mapping[Any, Mapping[str, float]], name: str) -> float:

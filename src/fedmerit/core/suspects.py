@@ -17,7 +17,7 @@ import numpy as np
 
 from fedmerit.core.facts import CLAIMED, SAMPLES, VALIDATED
 from fedmerit.core.state import Record
-from fedmerit.core.types import ClientId, Vector
+from fedmerit.core.types import ClientId, Vector, answered
 
 EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)
@@ -176,6 +176,7 @@ def look(seen: RoundSeen) -> Looked:
     >>> [one.text for one in look(RoundSeen(1, (0, 1, 2, 3, 4), norms, np.full(5, 0.4), facts)).evidence]
     ['its update was 27 times as long as the median update']
     """
+    seen = _without_remembered(seen)
     evidence = [*_refused(seen)]
     if len(seen.ids) >= LEAST_COHORT:
         evidence += [*_lengths(seen), *_directions(seen), *_twins(seen), *_scores(seen), *_claims(seen)]
@@ -183,6 +184,15 @@ def look(seen: RoundSeen) -> Looked:
     first = {(one.client, EVIDENCE.index(one.kind)): one for one in reversed(evidence)}
     answered = frozenset(seen.ids) | frozenset(seen.refused)
     return Looked(seen.index, answered, tuple(first[key] for key in sorted(first)))
+
+
+def _without_remembered(seen: RoundSeen) -> RoundSeen:
+    """Only clients that answered in the round: an earlier answer is no new evidence."""
+    places = np.flatnonzero(answered(seen.facts, len(seen.ids)))
+    ids = tuple(seen.ids[place] for place in places)
+    facts = {name: values[places] for name, values in seen.facts.items()}
+    notes = tuple(note for note in seen.notes if note[0] in ids or note[0] not in seen.ids)
+    return RoundSeen(seen.index, ids, seen.norms[places], seen.cosines[places], facts, seen.refused, notes)
 
 
 def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from fedmerit.config.schema import Config
-from fedmerit.core.attacks import Attackers, RowAttack
-from fedmerit.core.types import ClientId, Model
+from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.attacks.rows import TargetedAttack, make_probe
+from fedmerit.core.host import predict_rows
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.types import ClientId, Model, Samples
 from fedmerit.errors import FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Frame, Line, make_frame
@@ -23,62 +26,70 @@ from fedmerit.study.statistics import LEVEL, paired
 from fedmerit.study.suspects import detection, suspects_of
 from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import by_row
-from fedmerit.tasks.attackers import find_attackers, make_probe
+from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import Task
 
-METRICS = ("attack success", "attack weight", "attack clients", "attack precision", "attack recall")
+MEASURED = ("success", "worst class")
+"""Metrics that need the test rows: they are written when a run ends."""
+METRICS = tuple(f"attack {name}" for name in (*MEASURED, "weight", "clients", "dropped", "precision", "recall"))
 """Columns of `Study.metrics` for runs with attackers.
 
-success    share of the targeted test rows for which the model predicts the label that the attackers want
-weight     the attackers' share of the weight, mean over the rounds in which they could attack
-clients    the attackers' share of the clients that answered, over the same rounds
-precision  share of the suspects that are attackers
-recall     share of the attackers that are suspects, among those that answered
+success      share of the targeted test rows for which the model predicts the label that the attackers want
+worst class  lowest recall over the classes, on all test rows
+weight       the attackers' share of the weight, mean over the rounds in which they could attack
+clients      the attackers' share of the clients that answered, over the same rounds
+dropped      share of the honest clients' answers that got no weight, over the same rounds
+precision    share of the suspects that are attackers
+recall       share of the attackers that are suspects, among those that answered
 """
 COLUMNS = ("row", "recipe", "attack", "share", "seeds", "accuracy", "without", "lost", "low", "high", *METRICS)
 
 
-def attack_success(task: Task, model: Model) -> float:
-    """Measure the success of label flippers and backdoors on the clean test rows; NaN if no attack changes rows."""
-    test, classes = task.federation.test, task.federation.classes
-    shares = [
-        make_probe(coalition.attack, test.x, test.y, classes).success(task.learner, model)
-        for coalition in task.attackers.coalitions
-        if isinstance(coalition.attack, RowAttack)
-    ]
-    return float(np.mean(shares)) if shares else math.nan
+def measure_attack(task: Task, model: Model) -> dict[str, float]:
+    """Compute the MEASURED metrics of a model on the clean test rows; NaN if no attack wants certain labels."""
+    test = Samples(task.federation.test.x, task.federation.test.y, task.federation.classes)
+    attacks = [one.attack for one in task.attackers.coalitions if isinstance(one.attack, TargetedAttack)]
+    probes = [probe for attack in attacks if len(probe := make_probe(attack, test))]
+    shares = [float((task.learner.predict(model, probe.x) == probe.y).mean()) for probe in probes]
+    if task.federation.target != "classes" or not len(test):
+        return dict.fromkeys(MEASURED, math.nan)
+    worst = find_objective("worst_recall")(predict_rows(task.learner, test, [model]))
+    return dict(zip(MEASURED, (float(np.mean(shares)) if shares else math.nan, float(worst[0])), strict=True))
 
 
-def write_success(path: Path, success: float) -> None:
-    """Write the success of a run's attackers to a file, atomically."""
+def write_measured(path: Path, measured: Mapping[str, float]) -> None:
+    """Write the MEASURED metrics of a run to a file, atomically."""
     path.parent.mkdir(exist_ok=True)
-    write_new_file(path, dump_json({"success": success}))
+    write_new_file(path, dump_json(dict(measured)))
 
 
-def read_success(path: Path) -> float:
-    """Read the success of a run's attackers; NaN without a file, as for recipes without a shared model."""
+def read_measured(path: Path) -> dict[str, float]:
+    """Read the MEASURED metrics of a run; NaN without a file, as for recipes without a shared model."""
     try:
-        success = json.loads(path.read_text(encoding="utf-8"))["success"]
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return {name: math.nan if values[name] is None else float(values[name]) for name in MEASURED}
     except FileNotFoundError:
-        return math.nan
+        return dict.fromkeys(MEASURED, math.nan)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FolderError(f"{path} is damaged: {error}; remove it and run `fedmerit compare` again") from None
-    return math.nan if success is None else float(success)
 
 
-def read_attack_metrics(ledger: Ledger, config: Config, success: float) -> dict[str, float]:
-    """Compute METRICS of a run from its ledger; empty without attackers, NaN for unknown values."""
+def read_attack_metrics(ledger: Ledger, config: Config, measured: Mapping[str, float]) -> dict[str, float]:
+    """Compute METRICS of a run from its ledger and MEASURED; empty without attackers, NaN for unknown values."""
     attackers = find_attackers(config.task, len(ledger.names()), config.run.seed)
     if not attackers.members:
         return {}
     scores = detection(ledger, suspects_of(ledger), attackers)
-    return dict(zip(METRICS, (success, *weight_held(ledger, attackers), *scores), strict=True))
+    return dict(zip(METRICS, (*measured.values(), *weight_held(ledger, attackers), *scores), strict=True))
 
 
-def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
-    """Compute the attackers' mean share of the weight and of the clients, over rounds in which they could attack."""
-    first = min(coalition.from_round for coalition in attackers.coalitions)
-    weights, clients = [], []
+def weight_held(ledger: Ledger, attackers: Attackers) -> list[float]:
+    """Compute the attackers' mean share of the weight and of the clients, and the share of honest answers dropped.
+
+    All are over the rounds in which they could attack. An honest answer is dropped if it was left out or has weight 0.
+    """
+    first = min((coalition.from_round for coalition in attackers.coalitions), default=1)
+    weights, clients, dropped = [], [], list[bool]()
     left_out: dict[int, set[ClientId]] = {}
     for event in ledger.events():
         if event.kind == "left-out" and event.client is not None:
@@ -91,7 +102,8 @@ def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
         if index >= first and answered:
             weights.append(sum(weight for client, weight in held.items() if client in attackers.members))
             clients.append(len(answered & attackers.members.keys()) / len(answered))
-    return (float(np.mean(weights)), float(np.mean(clients))) if weights else (math.nan, math.nan)
+            dropped += [not held.get(client) for client in answered - attackers.members.keys()]
+    return [float(np.mean(values)) if values else math.nan for values in (weights, clients, dropped)]
 
 
 def attack_frame(plan: Plan, metrics: Frame) -> Frame:
@@ -136,11 +148,13 @@ def attack_tables(name: str, attacks: Frame) -> Iterator[TextTable]:
         worst = tuple(_worst(group) for group in groups.values())
         yield TextTable(f"{name}: accuracy under the worst attack, mean over seeds", header, worst)
     digits = {"accuracy": 4, "lost": 4} | dict.fromkeys(METRICS, 3)
-    names = ("row", *(key.removeprefix("attack ") for key in digits))
+    shorter = {"attack worst class": "worst", "attack precision": "prec."}  # ten columns in 80 characters
+    names = ("row", *(shorter.get(key, key.removeprefix("attack ")) for key in digits))
     rows = tuple((line["row"], *(number_text(line[key], digits[key]) for key in digits)) for line in lines)
     below = (
         "lost: accuracy lost to the attack; success: share of targeted test rows that get the attackers' label",
-        "weight, clients: the attackers' share of the weight and of the clients; precision, recall: of the suspects",
+        "worst: lowest recall over the classes; dropped: share of the honest answers without weight",
+        "weight, clients: the attackers' share of the weight and of the clients; prec., recall: of the suspects",
     )
     yield TextTable(f"{name}: rows with attackers, mean over seeds", names, rows, below)
 

@@ -1,4 +1,4 @@
-"""Harmful clients: a task's attackers and the success of their attack; and planted kinds of clients.
+"""Harmful clients: a task's attackers and their poisoned rows; and planted kinds of clients.
 
 A task can plant kinds of clients among the fair ones, to see their weights [FedVal].
 
@@ -23,16 +23,12 @@ from numpy.typing import NDArray
 
 from fedmerit.config.attack import make_coalitions
 from fedmerit.config.task import TaskConfig
-from fedmerit.core.attacks import Attackers, Backdoor, LabelFlip, RowAttack, draw_attackers
-from fedmerit.core.learner import Learner
+from fedmerit.core.attacks.adaptive import AT_LOADING
+from fedmerit.core.attacks.attack import Attackers, draw_attackers
+from fedmerit.core.attacks.rows import poisoned_rows
 from fedmerit.core.seeds import generator
-from fedmerit.core.types import Model
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.federation import Federation, Split
-
-BRIGHTEST = 255
-LOUD_FEATURE = 3.0
-"""Value of the trigger in rows of features: three deviations if features are standardised."""
 
 
 def find_attackers(config: TaskConfig, clients: int, seed: int) -> Attackers:
@@ -47,17 +43,18 @@ def find_attackers(config: TaskConfig, clients: int, seed: int) -> Attackers:
 
 
 def poison(federation: Federation, attackers: Attackers, seed: int) -> Federation:
-    """Poison the training rows of label flippers and backdoor clients; names stay unchanged."""
+    """Poison the training rows of attackers whose attack does so at loading; names stay unchanged."""
     culprits = {
         client: coalition.attack
         for client in attackers.members
-        if (coalition := attackers.of(client)) and isinstance(coalition.attack, RowAttack)
+        if (coalition := attackers.of(client)) and isinstance(coalition.attack, AT_LOADING)
     }
     if not culprits:
         return federation
     if federation.target != "classes":
         raise ConfigError(
-            f"label-flip and backdoor attacks need classes (this task predicts {federation.target}); use another attack"
+            f"label-flip, backdoor and split-trigger attacks need classes (this task predicts {federation.target}); "
+            "use another attack"
         )
     train = federation.train
     x, y = train.x.copy(), train.y.copy()
@@ -66,61 +63,6 @@ def poison(federation: Federation, attackers: Attackers, seed: int) -> Federatio
         random = generator(seed, "poison", client)
         x[rows], y[rows] = poisoned_rows(attack, x[rows], y[rows], federation.classes, random)
     return replace(federation, train=Split(x, y, train.offsets, train.attributes))
-
-
-def poisoned_rows(
-    attack: RowAttack, x: NDArray[Any], y: NDArray[np.int64], classes: int, random: np.random.Generator
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Poison rows and labels; `strength` is the share of the rows, drawn at random."""
-    chosen = random.random(len(y)) < attack.strength
-    wanted = _wanted(attack, y, classes)
-    if isinstance(attack, Backdoor):
-        x = np.where(chosen.reshape(-1, *[1] * (x.ndim - 1)), triggered(x), x)
-    return x, np.where(chosen, wanted, y)
-
-
-def triggered(x: NDArray[Any]) -> NDArray[Any]:
-    """Add the trigger: a bright square in the lower right corner of an image, or large values in the last features.
-
-    The square's side is an eighth of the image's, at least 2 pixels; of features, one in sixteen, at least one.
-    """
-    marked = x.copy()
-    if x.ndim == 4:
-        side = max(2, x.shape[1] // 8)
-        marked[:, -side:, -side:, :] = BRIGHTEST if np.issubdtype(x.dtype, np.integer) else 1.0
-    elif x.ndim == 2:
-        marked[:, -max(1, x.shape[1] // 16) :] = LOUD_FEATURE
-    else:
-        raise DataError(f"a backdoor needs images (N, height, width, channels) or features (N, F) (got {x.shape})")
-    return marked
-
-
-def _wanted(attack: RowAttack, y: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Label that the attacker wants for each row."""
-    if isinstance(attack, LabelFlip):
-        return classes - 1 - y
-    if attack.target >= classes:
-        raise ConfigError(f"task.attack.target must be a label of the task, 0..{classes - 1} (got {attack.target})")
-    return np.full_like(y, attack.target)
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Rows that measure the success of a row attack, with the label that the attacker wants for each."""
-
-    x: NDArray[Any]
-    wanted: NDArray[np.int64]
-
-    def success(self, learner: Learner, model: Model) -> float:
-        """Share of the rows to which a model gives the attacker's label; NaN without rows."""
-        return float((learner.predict(model, self.x) == self.wanted).mean()) if len(self.wanted) else float("nan")
-
-
-def make_probe(attack: RowAttack, x: NDArray[Any], y: NDArray[np.int64], classes: int) -> Probe:
-    """Select the clean rows whose label the attacker wants to change, and add the trigger if there is one."""
-    wanted = _wanted(attack, y, classes)
-    changed = wanted != y
-    return Probe(triggered(x[changed]) if isinstance(attack, Backdoor) else x[changed], wanted[changed])
 
 
 KEPT, TURNED, RANDOM = 0.1, 0.5, 0.5
