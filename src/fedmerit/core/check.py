@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from fedmerit.core.criteria.criterion import Criterion
-from fedmerit.core.facts import SAMPLES, Fact, find_fact
+from fedmerit.core.facts import EXCLUDED, SAMPLES, Fact, find_fact
 from fedmerit.core.host import Limits
 from fedmerit.core.reasons import called
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
+
+MANY = 0.25
+"""Share of excluded clients in a round above which a note says so.
+
+Honest clients of digits (Dirichlet 0.1, 0.3 and 1.0, seeds 11 to 13) were never excluded by `robust`, and more often
+than this by `robust_server` in 57 of 225 rounds, clients whose rows resemble the server's least: worth a look.
+"""
 
 
 def check(
@@ -79,6 +86,18 @@ def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
                 return np.full(1, np.nan)
             places = np.arange(len(cohort.ids))
             return np.concatenate([_values(criterion, cohort.keep(places[[at]]), history) for at in places])
+
+
+def many_excluded(cohort: Cohort) -> tuple[Note, ...]:
+    """Return the note on a round that excludes more than `MANY` of its clients, or nothing."""
+    excluded = cohort.facts.get(EXCLUDED, np.zeros(1))
+    if excluded.mean() <= MANY:
+        return ()
+    text = (
+        f"{int(excluded.sum())} of {len(excluded)} clients are excluded. If fewer of yours can be attackers, honest "
+        "clients are among them; compare with last_answers, which excludes none"
+    )
+    return (Note("excluded", "clients", text),)
 
 
 def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str], names: Sequence[str] = ()) -> tuple[Note, ...]:

@@ -1,8 +1,8 @@
 """Facts: numbers that clients report about their rows and training, and numbers that the server measures.
 
 `FACTS` is the only table of them: clients measure by it, the check of replies bounds claims by it, documents and lists
-print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `claimed:FACT` are families;
-`find_fact` builds their members.
+print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD`, `claimed:FACT` and `usual:FACT`
+are families; `find_fact` builds their members.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fedmerit.core.types import EMPTY, Samples
+from fedmerit.core.types import EMPTY, REMEMBERED, Samples
 from fedmerit.errors import DataError, UnknownName
 
 Source: TypeAlias = Literal["client", "server"]
@@ -31,9 +31,9 @@ BOOLEAN = {"true": 1.0, "false": 0.0}
 """Words in clients' facts that count as numbers."""
 WITHOUT = ":without"
 """Suffix of a server fact about the model without the client."""
-CLAIMED = "claimed:"
+CLAIMED, USUAL = "claimed:", "usual:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
-SITE, ANCHOR = "site", "anchor"
+SITE = "site"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
 CLIP, NORM, LAYER_NORM, STALENESS, EXCLUDED = "clip", "norm", "layer_norm", "staleness", "excluded"
@@ -132,8 +132,8 @@ _ALL = (
     Fact(CLOCK, "duration of the client's work by the server's clock", source="server"),
     Fact(EPOCHS, "epochs that the server requested", source="server"),
     Fact(STALENESS, "number of rounds that the update is late, see run.wait.late", source="server"),
+    Fact(REMEMBERED, "rounds since the answer that counts, see recipe.memory; 0: of this round", source="server"),
     Fact(SITE, "number of the client's site", source="server"),
-    Fact(ANCHOR, "training rows that count for an anchored cap: at most twice the median", source="server"),
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
@@ -162,6 +162,8 @@ def find_fact(name: str) -> Fact:
         return Fact(name, "what the client's update adds to the round's model, by the server", source="server")
     if name.startswith(CLAIMED):
         return Fact(name, "reported value of a claim that was bounded, see the stage `claims`", source="server")
+    if name.startswith(USUAL):
+        return Fact(name, "the client's usual value of a claim, see the stage `claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report")
 
 

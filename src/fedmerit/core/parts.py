@@ -48,6 +48,7 @@ from fedmerit.errors import ConfigError, UnknownName
 Slot: TypeAlias = Literal[
     "collect",
     "selection",
+    "memory",
     "criterion",
     "stage",
     "score",
@@ -321,6 +322,8 @@ WORDS: Mapping[str, str] = {
     "fixed weighting": "one weighting in all rounds",
     "accounted": "that only the noisy sum reveals anything about clients",
     "answers in their round": "that answers count in the round that asked for them",
+    "everyone in round 1": "a first round that asks every client",
+    "last answers": "a memory of the clients' last answers",
     "server rows": "rows of the server",
     "server training": "a server that can train on its own rows",
     "validation rows": "validation rows of the clients",
@@ -333,8 +336,8 @@ WORDS: Mapping[str, str] = {
     "control vectors": "a learner that takes and sends control vectors",
 }
 """Words that parts need and give, as messages put them."""
-UNLESS_TAKEN: Words = frozenset({"whole updates"})
-"""Words that every recipe gives, unless a part takes them away."""
+UNLESS_TAKEN: Words = frozenset({"whole updates", "everyone in round 1"})
+"""Words that every run gives, unless a part takes them away."""
 GIVEN_BY: Mapping[str, Slot] = {
     "shared model": "models",
     "server model": "models",
@@ -344,6 +347,7 @@ GIVEN_BY: Mapping[str, Slot] = {
     "fixed weighting": "search",
     "answers in their round": "collect",
     "fact staleness": "collect",
+    "last answers": "memory",
     "fact epochs": "selection",
 }
 """The slot whose part gives a word, so that a message can name the part that does not."""

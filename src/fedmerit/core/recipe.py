@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
+from fedmerit.core.collect.memory import Forget, Memory
 from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.facts import SAMPLES, find_fact
 from fedmerit.core.models.shared import Models, OneModel
@@ -22,7 +23,7 @@ from fedmerit.core.weights.weigh import NORMALISATIONS, Normalise, Scale, gives_
 from fedmerit.errors import ConfigError, UnknownName
 
 WhenZero: TypeAlias = Literal["samples", "uniform", "keep"]
-PRIORITIZED, FIXED, ONE_MODEL, PLAIN_SERVER = Prioritized(), Fixed(), OneModel(), Server()
+PRIORITIZED, FIXED, ONE_MODEL, PLAIN_SERVER, FORGET = Prioritized(), Fixed(), OneModel(), Server(), Forget()
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Recipe:
     limits      bounds on the weights of clients or sites: `Cap`, `SiteCap`
     search      how a round chooses its weighting and step: `Fixed`, `Backtracking` (DAFL), `StepSearch`
     server      aggregator and optimizer: from weighted updates to the next model
+    memory      which earlier answers count in a round: none (`Forget`), or each client's last one (`LastAnswers`)
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS)).required_facts
@@ -53,6 +55,7 @@ class Recipe:
     limits: tuple[Limit, ...] = ()
     search: Search = FIXED
     server: Server = PLAIN_SERVER
+    memory: Memory = FORGET
     __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
@@ -80,7 +83,7 @@ class Recipe:
         """All parts, including the stages that other parts need; `check_words` reads them."""
         server, models = self.server, self.models
         inner = [getattr(models, name) for name in ("grouping", "reward") if hasattr(models, name)]
-        chain = (server.aggregator, server.optimizer, *server.controls)
+        chain = (server.aggregator, server.optimizer, *server.controls, self.memory)
         names = set(self.priority)
         brought = [one for one in self.all_stages if one.name not in names]
         words = _Normalising(f'normalise "{normalise_name(self.normalise)}"', gives_of(self.normalise))

@@ -7,12 +7,16 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from fedmerit.core.collect.memory import LastAnswers
+from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion
+from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import COMPUTATION, DATA_RATIO, DS, EQUAL, PARTICIPATION, find_criterion
+from fedmerit.core.criteria.turned import Turned
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.models.attentive import AttentiveModels
 from fedmerit.core.models.clusters import ClusterModels
@@ -25,7 +29,9 @@ from fedmerit.core.parts import declared, label
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.search.step_search import StepSearch
+from fedmerit.core.server.coordinate_cap import CoordinateCap
 from fedmerit.core.server.private_sum import PrivateSum
+from fedmerit.core.server.server import Server
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import Rho
@@ -51,6 +57,20 @@ def fedavg() -> Recipe:
     ('DS',)
     """
     return Recipe(criteria=(DS,))
+
+
+def last_answers(rounds: int = 6) -> Recipe:
+    """FedAvg over the last answer of every client that answered recently, not only over those of the round [MIFA].
+
+    The first round asks every client. It helps if clients differ and few take part in each round: the rows of clients
+    that were not drawn still count.
+
+    rounds   the number of rounds for which an answer counts after its own
+
+    >>> last_answers().memory
+    LastAnswers(rounds=6, everyone_first=True)
+    """
+    return Recipe((DS,), memory=LastAnswers(rounds))
 
 
 def prioritized(
@@ -143,18 +163,18 @@ def m2f(
     )
 
 
-def cgsv(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -> Recipe:
-    """Weights and rewards by reputation: the cosine between a client's updates and the aggregate [CGSV].
+def cosine_rewards(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -> Recipe:
+    """Weights and rewards by reputation: the cosine between a client's updates and their mean, after [CGSV].
 
     A client's model changes only by its reward: the largest entries of each layer of the aggregate, a share
-    tanh(beta r_i) / max_j tanh(beta r_j) of them. Unlike the paper, updates keep their norms, and the aggregate is the
-    mean weighted by dataset size.
+    tanh(beta r_i) / max_j tanh(beta r_j) of them, as in CGSV. Unlike CGSV, updates keep their norms, the cosine is to
+    the mean weighted by dataset size, and the reputation of the round, not of the last one, weighs the aggregate.
 
     beta        altruism; the larger, the closer every reward is to the whole aggregate
     half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
     until       last round with rewards; later, clients train separately. None: all rounds
 
-    >>> cgsv(beta=2).models.reward.beta
+    >>> cosine_rewards(beta=2).models.reward.beta
     2
     """
     reward = TopShare("tanh", scope="layer", beta=beta)
@@ -211,7 +231,7 @@ def ditto(pull: float = 0.1) -> Recipe:
 
     pull        the paper's lambda; 0: separate training, the larger, the closer to the shared model
 
-    Any recipe with one model can be combined with it: `replace(robust(), models=LocalModel(0.1))`.
+    Any recipe with one model can be combined with it: `replace(prioritized("LD"), models=LocalModel(0.1))`.
 
     >>> ditto(0.5).models
     LocalModel(pull=0.5)
@@ -219,14 +239,14 @@ def ditto(pull: float = 0.1) -> Recipe:
     return Recipe((DS,), models=LocalModel(pull))
 
 
-def ifca(count: int = 2, warmup_rounds: int = 1) -> Recipe:
+def ifca(count: int = 2, warmup_rounds: int = 0) -> Recipe:
     """Several models at the server; each client trains the one with the lowest loss on its rows [IFCA].
 
     count           number of models, each with its own random start; 1 is FedAvg
-    warmup_rounds   first rounds, in which models are assigned at random; 0 in the paper
+    warmup_rounds   first rounds, in which models are assigned at random; 1 keeps all clients from choosing one model
 
     >>> ifca(3).models
-    ClusterModels(count=3, warmup_rounds=1)
+    ClusterModels(count=3, warmup_rounds=0)
     """
     return Recipe((DS,), models=OneModel() if count == 1 else ClusterModels(count, warmup_rounds))
 
@@ -268,26 +288,39 @@ def fedval(
     )
 
 
-def robust(*criteria: Criterion | str) -> Recipe:
-    """Our defence without server rows: outliers get weight 0, long updates are clipped, no client exceeds a cap.
+def robust(*criteria: Criterion | str, server_rows: bool = False) -> Recipe:
+    """Our defence: attackers get weight 0, what is left of an attack is bounded, and honest minorities count.
 
-    `SimilarityFilter` finds the outliers: clients whose updates are copies, have outlying norms, share rare coordinates
-    with another client, or form a cluster apart. Without outliers the weights are FedAvg's, with bounds: reported
-    sizes are limited, a client gets at most 2 times the equal share, and updates are clipped to 2 median norms.
+    All clients are asked first, and the last answers of the last 6 rounds count, so that a minority of attackers is
+    not the majority of a round by chance. Reported sizes are limited, a client gets at most 2 times the equal share,
+    and updates are clipped to 2 median norms. In addition:
+
+    - without server rows, `SimilarityFilter` excludes clients whose updates are copies, have outlying norms, or form a
+      block apart, `Turned` clients whose answers turn against their own earlier ones, and no coordinate of the
+      aggregate moves further than in the median update (`CoordinateCap`);
+    - with server rows, a client is excluded whose update does not go along with the server's own (`Alignment`), or
+      without which the loss on the server's rows is lower (`Harmless`), and no coordinate moves further than in the
+      server's own updates.
+
     Measured against attacks: docs/results/attacks.md.
 
-    criteria    further criteria, which multiply the score
+    criteria      further criteria, which multiply the score
+    server_rows   use rows of the server (`task.server`); in a configuration this is the recipe `robust_server`
 
-    >>> robust().client_facts, robust().limits
-    (('samples',), (Cap(times=2.0, anchored=False),))
+    >>> robust().priority, robust(server_rows=True).priority
+    (('DS', 'SimilarityFilter', 'Turned'), ('DS', 'Alignment', 'Harmless'))
     """
+    tests = (Alignment(gate=True), Harmless()) if server_rows else (SimilarityFilter(), Turned())
+    bounded = CoordinateCap(by="server") if server_rows else CoordinateCap()
     return Recipe(
-        criteria=(DS, SimilarityFilter(), *_by_name(criteria)),
+        criteria=(DS, *tests, *_by_name(criteria)),
         score=Product(),
         normalise="max",
         when_zero="keep",
         stages=(Claims(), Clip(times=2.0)),
         limits=(Cap(),),
+        server=Server(bounded),
+        memory=LastAnswers(),
     )
 
 
@@ -358,6 +391,7 @@ def agnostic(eta: float = 0.1) -> Recipe:
 
 RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "fedavg": (fedavg, "weights by dataset size: the baseline of all four papers"),
+    "last_answers": (last_answers, "FedAvg over each client's last answer of the last 6 rounds, after MIFA"),
     "prioritized": (lambda: prioritized(DS), "PMCFL: criteria in order of priority, with any score"),
     "device_aware": (
         lambda: device_aware(DS),
@@ -369,10 +403,11 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
         lambda: fedval("accuracy"),
         "FedVal: weights by objectives that the server measures on its own rows",
     ),
-    "robust": (robust, "our defence: outliers get weight 0, long updates are clipped, no client exceeds a cap"),
+    "robust": (robust, "our defence: attackers get weight 0, each client and coordinate is bounded, answers are kept"),
+    "robust_server": (lambda: robust(server_rows=True), "our defence with rows of the server, which test the clients"),
     "qffl": (qffl, "baseline q-FedAvg: more weight for clients with a higher loss, and its own server step"),
     "agnostic": (agnostic, "baseline AFL: the weights of clients with a high loss rise round by round"),
-    "cgsv": (cgsv, "baseline CGSV: rewards by reputation, the cosine between updates and aggregate"),
+    "cosine_rewards": (cosine_rewards, "after CGSV: rewards by reputation, the cosine between updates and their mean"),
     "standalone": (standalone, "baseline: each client trains separately"),
     "pooled": (pooled, "baseline: all rows in one place; only in a simulation"),
     "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client fine-tunes the model separately"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fedmerit.core.check import check, check_criteria, nobody_trained
+from fedmerit.core.check import check, check_criteria, many_excluded, nobody_trained
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.host import Host
 from fedmerit.core.models.shared import Assignment, Job
@@ -83,6 +83,7 @@ def aggregate_round(
     """Turn the replies of a round into weights, the next model and rewards; without valid replies the model stays."""
     view = View.of(state, host, seed)
     cohort, dropped = check(replies, recipe.required_facts, view, assignment.failed)
+    cohort, last_answers = recipe.memory.recall(cohort, dropped, view)
     cohort, measured = run_stages(recipe.measuring, cohort, view)
     # Criteria are checked after measuring stages, which add facts, and before clipping, which changes the norms.
     cohort, unmeasured = check_criteria(recipe.criteria, cohort, state.history)
@@ -99,11 +100,12 @@ def aggregate_round(
     rewards = recipe.models.send_rewards(job, moved)
     clock.lap("reward")
 
-    own = {**state.own, **measured.own, **bounded.own, **moved.own}
+    own = {**state.own, "memory": last_answers, **measured.own, **bounded.own, **moved.own}
     history, groups = remember_round(state.history, cohort, groups, recipe.remembers)
     dropped |= unmeasured
     reply_notes = tuple(note for note in replies.notes if note.client in cohort.ids)
-    notes = (*measured.notes, *nobody_trained(cohort, dropped, host.names), *bounded.notes, *moved.notes, *reply_notes)
+    about = (*nobody_trained(cohort, dropped, host.names), *many_excluded(cohort))
+    notes = (*measured.notes, *about, *bounded.notes, *moved.notes, *reply_notes)
     after = State(moved.model, history, {name: part_state for name, part_state in own.items() if part_state})
     return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics)
 

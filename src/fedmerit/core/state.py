@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.core.facts import CLAIMED
 from fedmerit.core.host import Host
@@ -17,6 +18,7 @@ from fedmerit.core.seeds import Draws
 from fedmerit.core.types import (
     ACCURACY,
     EMPTY,
+    REMEMBERED,
     ClientId,
     Cohort,
     Evaluation,
@@ -47,24 +49,33 @@ class PairDistances:
     """Summed cosine distances of each pair of clients over the rounds in which both took part.
 
     Rows and columns belong to `ids`, all clients so far. `sums` holds the sums of the distances, `counts` the number of
-    rounds.
+    rounds. In `recent` a sum is halved before each further round of the pair, so that the last one counts most.
     """
 
     ids: tuple[ClientId, ...] = ()
     sums: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
     counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    recent: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
 
     def after(self, ids: Sequence[ClientId], distances: Matrix) -> PairDistances:
         """Add one round."""
         # Distances are rounded to the float32 that the ledger stores, so that a resumed run has the same sums.
         all_ids = tuple(sorted({*self.ids, *ids}))
-        sums, counts = np.zeros((2, len(all_ids), len(all_ids)))
-        earlier, this_round = (self.ids, self.sums, self.counts), (ids, distances.astype(np.float32), 1.0)
-        for clients, more_distance, more_rounds in (earlier, this_round):
+        sums, counts, recent = np.zeros((3, len(all_ids), len(all_ids)))
+        earlier, rounded = (self.ids, self.sums, self.counts, self.recent), distances.astype(np.float32)
+        for clients, more_distance, more_rounds, more_recent in (earlier, (ids, rounded, 1.0, rounded)):
             places = np.searchsorted(all_ids, clients)
-            sums[np.ix_(places, places)] += more_distance
-            counts[np.ix_(places, places)] += more_rounds
-        return PairDistances(all_ids, sums, counts)
+            pairs = np.ix_(places, places)
+            sums[pairs] += more_distance
+            counts[pairs] += more_rounds
+            recent[pairs] = recent[pairs] / 2 + more_recent
+        return PairDistances(all_ids, sums, counts, recent)
+
+    def cosines(self, places: NDArray[np.intp], *, recent: bool = False) -> Matrix:
+        """Mean cosine of each pair of the clients at these places, or its recent mean; 0 where they never met."""
+        sums, counts = (one[np.ix_(places, places)] for one in (self.recent if recent else self.sums, self.counts))
+        counts = 2 - 2 * 0.5**counts if recent else counts  # 1 + 1/2 + 1/4 + ..., a term per round
+        return np.asarray(1.0 - np.divide(sums, counts, out=np.ones_like(sums), where=counts > 0))
 
     def mean(self, ids: Sequence[ClientId]) -> Matrix:
         """Mean distance of each pair of these clients; every pair needs a shared round."""
@@ -108,6 +119,8 @@ def remember_facts(
     first = {name: dict(history.first.get(name, {})) for name in names}
     recent = {name: dict(history.recent.get(name, {})) for name in names}
     for client, facts in reported:
+        if facts.get(REMEMBERED):  # it was counted in the round of its answer
+            continue
         counts[client] = counts.get(client, 0) + 1
         for name in (name for name in names if name in facts):  # not every fact is measured in every round
             first[name].setdefault(client, facts.get(f"{CLAIMED}{name}", facts[name]))
@@ -131,7 +144,7 @@ SERVER: ClientId = -1
 class State:
     """What one round passes to the next; a checkpoint stores all of it except the history, to the bit.
 
-    own     each part's own state, by slot: collect, models, search, server, `stage:NAME`
+    own     each part's own state, by slot: collect, memory, models, search, server, `stage:NAME`
     """
 
     model: Model
@@ -141,7 +154,7 @@ class State:
 
 @dataclass(frozen=True)
 class View:
-    """Read-only view of a round for its parts. Predictions on the server's rows are cached."""
+    """Read-only view of a round for its parts. What is computed on the server's rows is cached."""
 
     index: int
     model: Model
@@ -172,6 +185,12 @@ class View:
         return self._once(
             (cohort.ids, share), lambda: self._predict(self.model + share * rows.row(i) for i in range(len(rows)))
         )
+
+    def server_update(self) -> Model:
+        """The update that the server trains on its own rows."""
+        assert self.host.train is not None  # `check_words` requires "server training" of the host
+        train, seed = self.host.train, self.draws.seed("server")
+        return self._once("server update", lambda: train(self.model, seed) - self.model)
 
     def coalition_values(self, cohort: Cohort) -> CoalitionValues:
         """Values of the round's coalitions, each computed once."""
@@ -329,6 +348,7 @@ def remember_round(history: History, cohort: Cohort, groups: Groups, names: Sequ
     after = remember(history, cohort, [name for name in names if name != PAIRS])
     if PAIRS not in names:
         return after, groups
-    distances = cosine_distances(cohort) if groups.distances is None else groups.distances
-    pairs = history.pairs.after(cohort.ids, distances)
+    fresh = cohort.fresh()
+    distances = cosine_distances(fresh) if groups.distances is None else groups.distances
+    pairs = history.pairs.after(fresh.ids, distances)
     return replace(after, pairs=pairs), replace(groups, distances=distances)

@@ -37,6 +37,9 @@ AskedRows: TypeAlias = SplitName | Literal["training"]
 ACCURACY = "accuracy"
 """The measure of a run unless another is set, or fits the labels better."""
 
+REMEMBERED = "remembered"
+"""Fact of a client whose earlier answer counts in the round: the rounds since that answer; 0 for an answer of now."""
+
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 """A read-only empty mapping: the default of optional mappings."""
 
@@ -201,9 +204,23 @@ class Cohort:
             {name: rows.keep(places) for name, rows in self.vectors.items()},
         )
 
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Which clients answered in this round; the others are remembered."""
+        return answered(self.facts, len(self.ids))
+
+    def fresh(self) -> Cohort:
+        """Return the cohort without remembered clients."""
+        return self if self.answered.all() else self.keep(np.flatnonzero(self.answered))
+
     def with_facts(self, facts: Mapping[str, Vector]) -> Cohort:
         """Return the cohort with these facts added or replaced."""
         return replace(self, facts={**self.facts, **facts}) if facts else self
+
+
+def answered(facts: Mapping[str, Vector], number: int) -> NDArray[np.bool_]:
+    """Which of this number of clients, with these facts, answered in their round."""
+    return facts[REMEMBERED] == 0 if REMEMBERED in facts else np.ones(number, dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

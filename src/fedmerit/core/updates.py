@@ -150,25 +150,6 @@ class Updates:
         np.fill_diagonal(apart, 0.0)
         return np.asarray(apart)
 
-    def row_sums(self, work: Callable[[NDArray[np.float32]], NDArray[Any]]) -> Vector:
-        """Sum of each row of work(block (n, c)) over all blocks of columns."""
-        each = self._each(lambda columns: work(self._block(columns)).sum(axis=1, dtype=np.float64), self._columns())
-        return np.asarray(sum(each, np.zeros(len(self))))
-
-    def shared(self, rule: Callable[[NDArray[np.float32]], NDArray[np.bool_]]) -> Matrix:
-        """Inner products of every pair of rows over the columns that rule(block (n, c)) selects.
-
-        >>> rows = Updates(np.array([[1, 0, 5], [3, 4, 0]], dtype=np.float32))
-        >>> rows.shared(lambda block: (block != 0).all(axis=0)).tolist()
-        [[1.0, 3.0], [3.0, 9.0]]
-        """
-
-        def work(columns: slice) -> Matrix:
-            block = self._block(columns)
-            return _products(block[:, rule(block)])
-
-        return np.asarray(sum(self._each(work, self._columns()), np.zeros((len(self), len(self)))))
-
     def cosines_to(self, vector: Model) -> Vector:
         """Cosine of each row and a vector; 0 if one of them is zero."""
         exact = vector.astype(np.float64)

@@ -24,6 +24,13 @@ MIN_DEFAULT_CLIENTS = 10
 """Default number of clients per round, if there are that many."""
 
 
+EVERYONE_FIRST: Words = frozenset({"everyone in round 1"})
+NOT_EVERYONE: Mapping[str, str] = {
+    "everyone in round 1": "the selection says who takes part in each round; set recipe.memory = "
+    '{name = "last-answers", everyone_first = false}'
+}
+
+
 class Selection(Protocol):
     """Selection of clients, derived only from the seed and the round."""
 
@@ -77,6 +84,9 @@ class Poisson:
 
     fraction: Annotated[float, Interval(gt=0, le=1), Doc("probability that a client takes part")] = 0.1
     secret: Annotated[bool, Doc("draw from the operating system instead of the run's seed")] = False
+
+    takes: ClassVar[Words] = EVERYONE_FIRST
+    why: ClassVar[Mapping[str, str]] = NOT_EVERYONE
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
         """Return the clients in id order, with the task's epochs."""

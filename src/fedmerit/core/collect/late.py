@@ -244,15 +244,13 @@ def add_late(replies: Replies, arrived: Sequence[PendingUpdate]) -> Replies:
 
 @part("criterion", "Staleness")
 class Staleness:
-    """Staleness discount (1 + s) ** -power, s the number of rounds that the update is late [Xie 2019].
+    """Staleness discount 1 / sqrt(1 + s), s the number of rounds that the update is late [Xie 2019].
 
     >>> from fedmerit.core.updates import Updates
     >>> cohort = Cohort(5, (0, 1), Updates(np.ones((2, 1), np.float32)), {"staleness": np.array([0.0, 3.0])})
     >>> Staleness()(cohort, History()).tolist()
     [1.0, 0.5]
     """
-
-    power: Annotated[float, Interval(ge=0), Doc("how fast late updates are discounted")] = 0.5
 
     name: ClassVar[str] = "Staleness"
     family: ClassVar[Family] = Family.TRUST
@@ -263,4 +261,4 @@ class Staleness:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Discount late updates."""
-        return np.asarray((1.0 + cohort.facts[STALENESS]) ** -self.power)
+        return np.asarray((1.0 + cohort.facts[STALENESS]) ** -0.5)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.collect.collect import Chosen
+from fedmerit.core.collect.collect import EVERYONE_FIRST, NOT_EVERYONE, Chosen
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import ClientId
@@ -36,6 +36,9 @@ class Schedule:
     epochs: Annotated[tuple[int, int] | None, Doc("(least, most) epochs of a client, drawn once; None: the task's")] = (
         None
     )
+
+    takes: ClassVar[Words] = EVERYONE_FIRST
+    why: ClassVar[Mapping[str, str]] = NOT_EVERYONE
 
     @property
     def gives(self) -> Words:

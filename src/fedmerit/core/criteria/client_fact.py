@@ -91,8 +91,8 @@ class ClientFact:
             edge = f", falling to 0 at {self.by:g} beyond" if self.by else ""
             return f"{self.name.removeprefix(CLIENT_FACT)}: 1 inside the interval, 0 outside{edge}"
         if self.word:
-            return f"{self.of} is {self.word}: 1 where the client says so, else 0"
-        return f"less {self.of}: least of the round / own" if self.less else f"{self.of}: as the client says"
+            return f"{self.of} is {self.word}: 1 if the client reports so, else 0"
+        return f"less {self.of}: least of the round / own" if self.less else f"{self.of}: as the client reports it"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The degree of each client, or its number."""

@@ -82,4 +82,5 @@ class Reputation:
         earlier = np.array([history.participations.get(client, 0) for client in cohort.ids])
         keep = 2.0 ** (-1.0 / self.half_life)
         start = np.where(np.isnan(before), middle, before)
-        return np.asarray(start + (1 - keep) / (1 - keep ** (earlier + 2)) * (values - start))
+        after = start + (1 - keep) / (1 - keep ** (earlier + 2)) * (values - start)
+        return np.where(cohort.answered, after, start)  # an answer counts once, in its round

@@ -6,28 +6,21 @@ round: fewer than half of the clients cannot move it beyond what the others sent
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Interval
-from numpy.typing import NDArray
 
-from fedmerit.core.criteria.reputation import REPUTATION
-from fedmerit.core.parts import Doc, part
+from fedmerit.core.parts import part
 from fedmerit.core.stages.stages import median_norm
 from fedmerit.core.state import History
 from fedmerit.core.suspects import MAX_NORM_RATIO, MIN_NORM_RATIO
-from fedmerit.core.types import EMPTY, Cohort, Family, Matrix, Vector
+from fedmerit.core.types import Cohort, Family, Matrix, Vector
 from fedmerit.core.updates import cosines_of
 
 SAME = 1e-6
 """Directions that are nearer to each other differ by rounding only."""
-UNMOVED, RARE_SHARE, OVERLAP, MIN_REPUTATION = 0.03, 0.7, 0.02, 0.7
-"""Of `RareCoordinateOverlap`: what counts as not moved, which share of the clients is few, how much overlap, and the
-reputation below which a client does not count.
-
-Chosen on seeds 101 to 103: honest clients of digits, Adult, FEMNIST and MNIST were above 0.02 in under 1 % of cases.
-"""
+NEAR_MEDIANS = 0.2
+"""Of `NearestDistance`: the distance to the nearest update, in medians of the round, from which on it counts as 1."""
 
 
 @part("criterion", "NormInlier")
@@ -53,14 +46,14 @@ class NormInlier:
 
 @part("criterion", "NearestDistance")
 class NearestDistance:
-    """min(1, d_i / (ratio * D)): d_i the cosine distance to the nearest other update, D the median of all pairs.
+    """min(1, d_i / (0.2 * D)): d_i the cosine distance to the nearest other update, D the median of all pairs.
 
     0 for a client and for those that copy its update, and the lower, the less noise a copy has: noise of r times the
     norm gives a distance of 1 - 1 / sqrt(1 + r^2), 0.005 for r = 0.1. One round does not tell the copy from the
     original. `Reputation(NearestDistance())` does if a client copies in every round and its victims change. Not for
     clients with one or two labels each: those with the same labels look like copies. 1 for zeros.
 
-    The default of `ratio` was chosen on seeds 101 and 102: in mini-batch training on M2F's MNIST and on digits (iid,
+    The factor 0.2 was chosen on seeds 101 and 102: in mini-batch training on M2F's MNIST and on digits (iid,
     Dirichlet) the nearest update was at least 0.14 D away from an honest client, and at most 0.15 D from a copy with
     noise of 0.3.
 
@@ -69,10 +62,6 @@ class NearestDistance:
     >>> NearestDistance()(Cohort(1, (0, 1, 2, 3), Updates(rows), {}), History()).tolist()
     [1.0, 1.0, 0.0, 0.0]
     """
-
-    ratio: Annotated[
-        float, Interval(gt=0), Doc("distance to the nearest update, in medians of the round, that counts as 1")
-    ] = 0.2
 
     name: ClassVar[str] = "NearestDistance"
     family: ClassVar[Family] = Family.TRUST
@@ -86,61 +75,9 @@ class NearestDistance:
         if number < 2:
             return np.ones(number)
         distances = 1.0 - _cosines_to_others(cohort)
-        scale = self.ratio * float(np.median(distances))
+        scale = NEAR_MEDIANS * float(np.median(distances))
         # Where most pairs are equal, similarity is the normal case and says nothing.
         return np.minimum(distances.min(axis=1) / scale, 1.0) if scale > SAME**2 else np.ones(number)
-
-
-@part("criterion", "RareCoordinateOverlap")
-class RareCoordinateOverlap:
-    """0 for clients that share rare coordinates with another client, else 1. A backdoor's trigger is such an overlap.
-
-    A client does not move a coordinate c where |u_c| <= 0.03 ||u|| / sqrt(d); R are the coordinates that at most 70 %
-    of the clients move. <u_i, u_j>_R / (||u_i|| ||u_j||), the product over R only, is how much two updates share
-    there, and a client has 0 where that is above 0.02 with one other. Honest clients with rare rows move rare
-    coordinates too, but each its own. A client that moves less than half as many coordinates as the median client does
-    not count when rare coordinates are found, nor does one with a bad reputation by this criterion. Where more than
-    half of the trusted clients would have 0, overlap is the normal case, and they have 1.
-
-    >>> from fedmerit.core.updates import Updates
-    >>> rows = np.eye(6, 8, dtype=np.float32) / 4 + np.array([1, 1, 1, 1, 1, 1, 0, 0], dtype=np.float32)
-    >>> rows[:2, 6:] = 1  # two of six clients learn a trigger
-    >>> RareCoordinateOverlap()(Cohort(1, tuple(range(6)), Updates(rows), {}), History()).tolist()
-    [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
-    """
-
-    name: ClassVar[str] = "RareCoordinateOverlap"
-    family: ClassVar[Family] = Family.TRUST
-    required_facts: ClassVar[tuple[str, ...]] = ()
-    degree: ClassVar[bool] = True
-    about: ClassVar[str] = "rare overlap: 0 for updates that move, as another client's, what most do not move, else 1"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 or 0."""
-        if not cohort.ids:
-            return np.ones(0)
-        past = history.recent.get(f"{REPUTATION}{self.name}", EMPTY)
-        trusted = np.array([past.get(client, (1.0,))[-1] > MIN_REPUTATION for client in cohort.ids])
-        rare = _rare_overlaps(cohort, trusted) > OVERLAP
-        many = 2 * (rare & trusted).sum() > trusted.sum()
-        return np.asarray((~rare | (trusted & many)).astype(np.float64))
-
-
-def _rare_overlaps(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:
-    """The largest overlap of each update with another one in coordinates that few clients move."""
-    updates, norms, number = cohort.updates, cohort.updates.norms, len(cohort.ids)
-    counting = trusted & (norms > 0)
-    if counting.sum() < 3:
-        return np.zeros(number)
-    least = (UNMOVED * norms / np.sqrt(updates.length)).astype(np.float32)[:, np.newaxis]
-    moved = updates.row_sums(lambda block: np.abs(block) > least)
-    counting &= moved >= np.median(moved[counting]) / 2
-    most = RARE_SHARE * counting.sum()
-    found = updates.shared(lambda block: (np.abs(block[counting]) > least[counting]).sum(axis=0) <= most)
-    scale = np.outer(norms, norms)
-    parts = np.divide(found, scale, out=np.zeros_like(found), where=scale > 0)
-    np.fill_diagonal(parts, 0.0)
-    return np.asarray(parts.max(axis=1))
 
 
 def copies(cohort: Cohort) -> Vector:

@@ -18,11 +18,13 @@ from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
+from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.nearness import MW
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.robust import NearestDistance, NormInlier, RareCoordinateOverlap
+from fedmerit.core.criteria.robust import NearestDistance, NormInlier
 from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.turned import Turned
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import (
     ATTRIBUTE,
@@ -105,8 +107,8 @@ def EQUAL(cohort: Cohort, history: History) -> Vector:  # noqa: N802
 )
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
-    counts = [history.participations.get(client, 0) + 1 for client in cohort.ids]
-    return np.asarray(counts, dtype=np.float64) / cohort.index
+    counts = np.array([history.participations.get(client, 0) for client in cohort.ids], dtype=np.float64)
+    return np.asarray((counts + cohort.answered) / cohort.index)
 
 
 @criterion(
@@ -157,7 +159,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Staleness(),
-    *(Alignment(), NormInlier(), NearestDistance(), RareCoordinateOverlap(), SimilarityFilter()),
+    *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 COMMON = ("DS", "LD", "CB", "IS", "MW")

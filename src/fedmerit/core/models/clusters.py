@@ -34,9 +34,9 @@ class ClusterModels:
     Weights are earned among the clients that chose the same model and sum to 1 there [IFCA, Alg. 1, model averaging]; a
     model that nobody chose stays unchanged, with its optimizer's state. Each model starts from a separate draw.
 
-    In the first `warmup_rounds` the models are assigned at random to the round's clients, equally often. Untrained
-    models hardly differ for a client: in the paper (0 rounds) all clients may choose the same one, which then stays the
-    best for all.
+    Untrained models hardly differ for a client: all clients may choose the same one in round 1, which then stays the
+    best for all. In the first `warmup_rounds`, 0 in the paper, the models are assigned at random to the round's
+    clients, equally often.
 
     count           the number of models
     warmup_rounds   first rounds with random assignment
@@ -46,7 +46,7 @@ class ClusterModels:
     """
 
     count: Annotated[int, Interval(ge=2), Doc("the number of models")] = 2
-    warmup_rounds: Annotated[int, Interval(ge=0), Doc("first rounds with random assignment; the paper's is 0")] = 1
+    warmup_rounds: Annotated[int, Interval(ge=0), Doc("first rounds with random assignment; the paper's is 0")] = 0
 
     gives: ClassVar[Words] = frozenset({"server model"})
     needs: ClassVar[Words] = frozenset({"losses", "evaluation", "answers in their round"})

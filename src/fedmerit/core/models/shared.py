@@ -134,7 +134,7 @@ def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
     choice = search.choose(batch, job)
     chosen = job.candidates[choice.place]
     stepped = server.step(batch, chosen, choice.aggregate, job.cohort, view.model, own)
-    states = {"server": stepped.own, "search": remember_choice(search, chosen.label, choice, view.own_of("search"))}
+    states = {"server": stepped.own, "search": remember_choice(search, chosen.label, choice)}
     evaluation = None if stepped.moved_by_control else choice.evaluation
     return Moved(stepped.model, states, chosen, None, evaluation, choice.report, stepped.notes, stepped.numbers)
 

@@ -16,7 +16,6 @@ from fedmerit.core.server.server import Batch
 from fedmerit.core.types import SplitName
 
 Orders: TypeAlias = Literal["kendall", "lexicographic", "random", "all"]
-Reference: TypeAlias = Literal["last", "best_so_far"]
 T = TypeVar("T")
 
 
@@ -33,13 +32,12 @@ AskClients: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
 
 @part("search", "backtracking")
 class Backtracking:
-    """Keep the current order of criteria unless it is worse than the reference; otherwise try others [DAFL, Alg. 1].
+    """Keep the current order of criteria unless it is worse than the last round; otherwise try others [DAFL, Alg. 1].
 
     The first acceptable order is used, or the best one if none is acceptable.
 
     orders      which order is tried next: the nearest by Kendall's distance, the next by name, a random one; `all`: the
                 best of all
-    reference   accept what is not worse than the last round's model (the paper), or than the best so far
     adjust_on   clients decide on validation rows, or on test rows (the paper: it reports the rows it chose on)
     tolerance   weightings whose weights differ by at most this total variation count as one
 
@@ -52,9 +50,6 @@ class Backtracking:
 
     orders: Annotated[Orders, Doc("which order is tried next: the nearest, by name, a random one; `all`: the best")] = (
         "kendall"
-    )
-    reference: Annotated[Reference, Doc("accept what is not worse than the last model, or than the best so far")] = (
-        "last"
     )
     adjust_on: Annotated[SplitName, Doc("which rows decide; the paper chooses on the test rows that it reports")] = (
         "validation"
@@ -93,9 +88,9 @@ class Backtracking:
     def choose(self, batch: Batch, job: Job) -> Choice:
         """Return the candidate that `pick` selects; a single candidate needs no exchange."""
         evaluator = CandidateEvaluator(batch, job, self.asks)
-        if len(evaluator) == 1 and self.reference == "last":
+        if len(evaluator) == 1:
             return evaluator.choice(0)
-        reference: float | None = job.view.own_of("search").get("quality" if self.reference == "last" else "best")
+        reference: float | None = job.view.own_of("search").get("quality")
 
         def ask(places: Sequence[int]) -> list[Answer]:
             evaluator.ask(places, before=reference is None and evaluator.before is None)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from fedmerit.core.facts import SAMPLES
+from fedmerit.core.facts import SAMPLES, USUAL
 from fedmerit.core.parts import ACCOUNTED, Words, part
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, Cohort, Evaluation, Groups, Matrix, Model, Note, Own, SplitName, Vector
+from fedmerit.core.weights.limits import USUAL_WEIGHT
 from fedmerit.core.weights.scores import Score
 from fedmerit.core.weights.weigh import Normalise, Weights, concat_groups, total_variation, weigh
 from fedmerit.errors import ConfigError
@@ -153,14 +154,11 @@ class Search(Protocol):
         """Return one of the round's candidates, after asking as many clients about as many of them as needed."""
 
 
-def remember_choice(search: Search, label: str, choice: Choice, own: Own) -> Own:
-    """State of a search that asks clients: the last choice, its quality, and the best quality so far."""
+def remember_choice(search: Search, label: str, choice: Choice) -> Own:
+    """State of a search that asks clients: the last choice and its quality."""
     if search.asks is None:
         return EMPTY
-    qualities = [value for value in (own.get("best"), choice.quality) if value is not None]
-    state: dict[str, Any] = {"label": label}
-    state |= {} if choice.quality is None else {"quality": choice.quality}
-    return state | ({"best": max(qualities)} if qualities else {})
+    return {"label": label} | ({} if choice.quality is None else {"quality": choice.quality})
 
 
 @part("search", "fixed")
@@ -240,16 +238,24 @@ def earn(
 
 
 def _earn(recipe: Recipe, cohort: Cohort, history: History, priority: tuple[str, ...]) -> Weights:
-    """Compute criteria -> normalised table -> scores -> weights -> limits."""
+    """Compute weights, and bound them by the limits; with the weights by usual claims, if claims differ from them."""
+    earned, facts = _weigh(recipe, cohort, history, priority), cohort.facts
+    usual = {name.removeprefix(USUAL): column for name, column in facts.items() if name.startswith(USUAL)}
+    if usual and recipe.limits:
+        facts = {**facts, USUAL_WEIGHT: _weigh(recipe, cohort.with_facts(usual), history, priority).weights}
+    for limit in recipe.limits:
+        earned = limit(earned, facts)
+    return earned
+
+
+def _weigh(recipe: Recipe, cohort: Cohort, history: History, priority: tuple[str, ...]) -> Weights:
+    """Compute criteria -> normalised table -> scores -> weights."""
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
     columns = [recipe.priority.index(name) for name in priority]
     raw = table_of(recipe, cohort, history)[:, columns]
-    earned = weigh(raw, priority, recipe.score, recipe.normalise, fallback)
-    for limit in recipe.limits:
-        earned = limit(earned, cohort.facts)
-    return earned
+    return weigh(raw, priority, recipe.score, recipe.normalise, fallback)
 
 
 def orders_of(base: Weighting) -> tuple[Weighting, ...]:

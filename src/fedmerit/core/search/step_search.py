@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.models.shared import Job
@@ -27,11 +26,13 @@ from fedmerit.errors import ConfigError
 By: TypeAlias = Literal["loss", "accuracy"]
 STEPS = ((2.0, 0.9), (1.0, 0.9), (0.5, 0.9), (0.3, 0.9), (1.0, 0.5), (1.0, 0.0), (0.2, 0.8), (0.3, 0.3))
 """Pairs of lr and momentum from the largest step to the smallest: chosen on separate seeds."""
+ACCEPT = 0.8
+"""The largest step with this share of the best gain is used: 0 would use any step that gains, 1 only the best."""
 
 
 @part("search", "steps")
 class StepSearch:
-    """Use the largest step whose gain is at least `accept` times the best gain.
+    """Use the largest step whose gain is at least 0.8 times the best gain.
 
     The gain of a candidate is the median, over the clients of the round, of its improvement on a client's rows over the
     model before the round: the fall of the mean loss, or the rise of accuracy. The median gives each client one vote,
@@ -39,17 +40,15 @@ class StepSearch:
 
     steps       pairs (lr, momentum)
     by          judge by loss or by accuracy
-    accept      0: the largest step that is not worse than before; 1: the best
     adjust_on   the clients' validation rows, or their test rows
 
-    >>> search = StepSearch(steps=((2, 0.9), (1, 0)), accept=0.5)
-    >>> search.pick([0.2, 0.3]), search.pick([0.1, 0.3]), search.pick([-0.2, -0.1])
+    >>> search = StepSearch(steps=((2, 0.9), (1, 0)))
+    >>> search.pick([0.25, 0.3]), search.pick([0.2, 0.3]), search.pick([-0.2, -0.1])
     (0, 1, 1)
     """
 
     steps: Annotated[tuple[tuple[float, float], ...], Doc("pairs [lr, momentum] to choose from")] = STEPS
     by: Annotated[By, Doc("judge by loss or by accuracy")] = "loss"
-    accept: Annotated[float, Interval(ge=0, le=1), Doc("use the largest step with this share of the best gain")] = 0.8
     adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
 
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
@@ -89,7 +88,7 @@ class StepSearch:
             return evaluator.choice(0)
         places = range(len(evaluator))
         by_loss = self.by == "loss" and job.view.host.measure is None
-        evaluator.ask(places, job.cohort.ids, before=True, losses=by_loss)
+        evaluator.ask(places, job.cohort.fresh().ids, before=True, losses=by_loss)
         assert evaluator.before is not None  # requested above
         gains = [self.gain(evaluator.before, evaluator.evaluations[place]) for place in places]
         return evaluator.choice(self.pick(gains))
@@ -120,4 +119,4 @@ class StepSearch:
         best = max(finite)
         if best < 0:
             return gains.index(best)
-        return next(place for place, gain in enumerate(gains) if gain >= self.accept * best)
+        return next(place for place, gain in enumerate(gains) if gain >= ACCEPT * best)

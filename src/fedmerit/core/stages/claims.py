@@ -1,7 +1,7 @@
 """Claims: bounds on the facts that clients claim, from the remaining clients' facts and the client's past.
 
 A fact within its range may still be a lie. `Claims` bounds each claim by the round's median and by the client's past,
-and pins facts of its rows to their first value. `Anchor` measures the rows that count for a cap, bounded by the median.
+and pins facts of its rows to their first value. It also records each client's usual claim, to which `Cap` compares.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from fedmerit.core.facts import ANCHOR, CLAIMED, SAMPLES, SECONDS, Fact, find_fact
+from fedmerit.core.facts import CLAIMED, LARGEST, SECONDS, USUAL, Fact, find_fact
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.stages.stages import Measured, Phase
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vector
-from fedmerit.errors import ConfigError
 
-ANCHOR_MEDIANS = 2.0
-"""An anchor is at most this many medians of the round's training rows."""
 LESS_EARNS_MORE = (SECONDS,)
 """Facts that a liar understates: bounded from below too."""
 CLIENT_FACTS = "*client facts"
@@ -36,11 +33,14 @@ class Claims:
     (samples, labels ...) are constant: a claim that differs from the first by more than the factor `change` counts as
     the first. Row counts that judges report in a search are bounded in the same way.
 
+    The usual claim of a known client is its first value of a fact of its rows, and the median of its last nine values
+    of any other fact. If the limit `Cap` follows, no lie gains more than twice the share that the usual claims earn, or
+    one equal share, whichever is larger; see `Cap`.
+
     k          a claim counts as at most this many medians
     change     the factor by which a fact of a client's rows may differ from the first
-    enrolled   pairs (client, training rows), if known; they replace the first claim
 
-    >>> Claims(k=4, enrolled=((0, 120),)).change
+    >>> Claims(k=4).change
     1.2
     """
 
@@ -48,10 +48,6 @@ class Claims:
     change: Annotated[
         float, Interval(ge=1), Doc("the factor by which a fact of a client's rows may differ from the first")
     ] = 1.2
-    enrolled: Annotated[
-        tuple[tuple[ClientId, float], ...],
-        Doc("pairs of a client's number and its training rows, where they are known; they replace the first claim"),
-    ] = ()
 
     phase: ClassVar[Phase] = "claims"
     name: ClassVar[str] = "claims"
@@ -61,14 +57,11 @@ class Claims:
         "remove the stage"
     }
 
-    def __post_init__(self) -> None:
-        if not all(client >= 0 and 0 < rows < np.inf for client, rows in self.enrolled):
-            raise ConfigError(
-                f"claims.enrolled needs pairs of a client's number and its training rows (got {list(self.enrolled)})"
-            )
-
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """Bound the facts; `claimed:FACT` stores the reported value of a bounded claim, and a note reports it."""
+        """Bound the facts; `claimed:FACT` stores the reported value of a bounded claim, and a note reports it.
+
+        `usual:FACT` stores the usual claims of the round's clients, if the claims differ from them.
+        """
         facts, notes = dict[str, Vector](), list[Note]()
         for fact in (find_fact(name) for name in cohort.facts):
             if fact.source == "server":
@@ -78,6 +71,10 @@ class Claims:
             counted = _bounded(self, fact, pinned, cohort.ids, view.history)
             if (counted != claimed).any():
                 facts[fact.name], facts[f"{CLAIMED}{fact.name}"] = counted, claimed
+            # Bounded by their own median: claims of this round must not move what they are compared with.
+            usual = _bounded(self, fact, _usual(fact, pinned, cohort.ids, view.history), cohort.ids, view.history)
+            if (counted != usual).any():
+                facts[f"{USUAL}{fact.name}"] = usual
             notes += changed + _cut(fact, pinned, counted, cohort.ids)
         return Measured(facts, tuple(notes))
 
@@ -86,31 +83,22 @@ class Claims:
         return bound_sizes(answers, self.k)
 
 
-@part("stage", "anchor")
-class Anchor:
-    """Measure the training rows that count for an anchored cap: at most twice the median of the round.
-
-    It uses the whole cohort, because the median within a group differs.
-    """
-
-    phase: ClassVar[Phase] = "claims"
-    name: ClassVar[str] = "anchor"
-
-    def measure(self, cohort: Cohort, view: View) -> Measured:
-        """Measure the fact `anchor`."""
-        samples = cohort.facts[SAMPLES]
-        return Measured({ANCHOR: np.minimum(samples, ANCHOR_MEDIANS * np.median(samples))})
+def _usual(fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History) -> Vector:
+    """Usual values of the clients: the first for a fact of rows, otherwise the median of the recent; new: the claim."""
+    if fact.measure is not None:
+        known = history.first.get(fact.name, EMPTY)
+    else:
+        known = {client: float(np.median(values)) for client, values in history.recent.get(fact.name, EMPTY).items()}
+    return np.array([known.get(client, claim) for client, claim in zip(ids, claimed.tolist(), strict=True)])
 
 
 def _pinned(
     claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History
 ) -> tuple[Vector, list[Note]]:
-    """Facts of rows, replaced by the first or enrolled value if the claim differs by more than `change`."""
+    """Facts of rows, replaced by the first value if the claim differs by more than `change`."""
     if fact.measure is None:
         return claimed, []
     first: Mapping[ClientId, float] = history.first.get(fact.name, EMPTY)
-    if fact.name == SAMPLES:
-        first = {**first, **dict(claims.enrolled)}
     counted, notes = claimed.copy(), []
     for place, client in enumerate(ids):
         before, now = first.get(client), float(claimed[place])
@@ -124,6 +112,7 @@ def _pinned(
 
 def _bounded(claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History) -> Vector:
     """Claims within k medians of the round and of the client's past; a median of 0 bounds nothing."""
+    claimed = np.minimum(claimed, LARGEST / (2 * claims.k))  # so that neither the median nor k medians overflow
     median = float(np.median(claimed))
     if median <= 0:
         return claimed

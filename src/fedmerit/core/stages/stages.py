@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runt
 
 import numpy as np
 
-from fedmerit.core.facts import NORM
+from fedmerit.core.facts import EXCLUDED, NORM
 from fedmerit.core.parts import declared, part
 from fedmerit.core.state import History, View
-from fedmerit.core.types import EMPTY, Cohort, Note, Own, Vector
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Own, Vector
 
 Phase: TypeAlias = Literal["claims", "measure", "bound"]
 
@@ -38,6 +38,19 @@ class Stage(Protocol):
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
         """Return facts by name with a value per client, notes, and the stage's state."""
+
+
+def exclude(cohort: Cohort, name: str, reasons: Mapping[ClientId, str], own: Own = EMPTY) -> Measured:
+    """Measure a criterion that is 0 for clients with a reason to exclude them, else 1; a note tells each reason."""
+    excluded = np.array([client in reasons for client in cohort.ids], dtype=np.bool_)
+    before = cohort.facts.get(EXCLUDED, np.zeros(len(excluded)))
+    notes = [
+        Note("excluded", f"{client}: {name}", f"has weight 0: {reasons[client]}", client)
+        for client in cohort.ids
+        if client in reasons
+    ]
+    facts: dict[str, Vector] = {name: np.where(excluded, 0.0, 1.0), EXCLUDED: np.where(excluded, 1.0, before)}
+    return Measured(facts, tuple(notes), own)
 
 
 def stages_of(roots: Sequence[Any]) -> Iterator[Stage]:

@@ -13,16 +13,17 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.facts import ANCHOR, SITE
+from fedmerit.core.facts import SITE
 from fedmerit.core.parts import Doc, part
-from fedmerit.core.stages.claims import Anchor
 from fedmerit.core.types import Note, Vector
 from fedmerit.core.weights.weigh import Weights, total_variation
 
 OUR_CAP = 2.0
 """Default cap of our recipes, in equal shares; the papers' recipes have none."""
-ANCHOR_SHARES = 2.0
-"""A weight is at most this many times the client's share of all anchors, see `core.stages.claims`."""
+USUAL_SHARES = 2.0
+"""A weight is at most this many times the client's usual weight, if that is more than an equal share."""
+USUAL_WEIGHT = "usual weight"
+"""Key among the facts that limits get: the weights by the clients' usual claims, before any limit."""
 SLACK = 1e-12
 """Relative tolerance: weights this close to a bound count as within it."""
 
@@ -72,32 +73,27 @@ def _pour(weights: Vector, bounds: Vector) -> Vector:
     return filled
 
 
-def cap_weights(weights: Vector, times: float, anchors: Vector | None = None) -> Vector:
+def cap_weights(weights: Vector, times: float) -> Vector:
     """Cap weights at `times` the equal share; the excess goes to the remaining clients by `water_fill`.
-
-    With `anchors`, a weight is also at most `ANCHOR_SHARES` times its share of the anchors; if these bounds leave too
-    little room for all the weight, they are raised together, but never above the cap.
 
     Theorem: any k of n clients hold at most k * times / n, because each holds at most times / n.
 
     >>> cap_weights(np.array([0.97, 0.02, 0.01]), 1.5).round(3).tolist()
     [0.5, 0.333, 0.167]
     """
-    return water_fill(weights, cap_bounds(len(weights), times, anchors)) if weights.any() else weights
+    return water_fill(weights, np.full(len(weights), min(1.0, times / len(weights))))
 
 
-def cap_bounds(number: int, times: float, anchors: Vector | None = None) -> Vector:
-    """Largest weight of each of `number` clients."""
-    most = np.full(number, min(1.0, times / number))
-    return most if anchors is None else _anchored(most, anchors)
+def usual_bounds(usual: Vector, times: float) -> Vector:
+    """Largest weight of each client: twice its capped usual weight or an equal share, and at most the cap.
 
+    They leave room for all the weight, because none is below an equal share.
 
-def _anchored(most: Vector, anchors: Vector) -> Vector:
-    """Bounds of the cap and of the anchors; anchors that leave too little room are raised in proportion."""
-    if not anchors.any():
-        return most
-    bounds = np.minimum(most, ANCHOR_SHARES * anchors / anchors.sum())
-    return bounds if bounds.sum() >= 1 else water_fill(bounds / bounds.sum(), most)
+    >>> usual_bounds(np.array([0.3, 0.3, 0.39, 0.01]), 2.0).round(3).tolist()
+    [0.5, 0.5, 0.5, 0.25]
+    """
+    equal = 1 / len(usual)
+    return np.minimum(np.maximum(USUAL_SHARES * cap_weights(usual, times), equal), min(1.0, times * equal))
 
 
 def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: float) -> Vector:
@@ -134,29 +130,26 @@ LIMIT_WHY: Mapping[str, str] = {
 class Cap:
     """Cap weights at a multiple of the equal share; the excess goes to the remaining clients in proportion.
 
+    With the stage `Claims`, a weight is also at most twice the weight that the client would have if every client of the
+    round reported its usual claims, or one equal share, whichever is larger.
+
     times      a client gets at most this many times the equal share
-    anchored   also bound a weight by twice the client's share of the rows, of which at most twice the median count
 
     >>> Cap(1.5).times
     1.5
     """
 
     times: Annotated[float, Interval(ge=1), Doc("a client gets at most this many times the equal share")] = OUR_CAP
-    anchored: Annotated[
-        bool, Doc("also at most twice the client's share of the rows, of which at most twice the median count")
-    ] = False
     why = LIMIT_WHY
 
-    @property
-    def stages(self) -> tuple[Anchor, ...]:
-        """The stage that measures the rows that count."""
-        return (Anchor(),) if self.anchored else ()
-
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
-        """Apply `cap_weights` to the group."""
-        anchors = facts[ANCHOR] if self.anchored else None
-        after = cap_weights(weights.weights, self.times, anchors)
-        return _limited(replace(weights, bounds=cap_bounds(len(after), self.times, anchors)), after)
+        """Apply `cap_weights` to the group, and `usual_bounds` if claims differ from the usual ones."""
+        after = cap_weights(weights.weights, self.times)
+        bounds = np.full(len(after), min(1.0, self.times / len(after)))
+        if USUAL_WEIGHT in facts:
+            bounds = usual_bounds(facts[USUAL_WEIGHT], self.times)
+            after = water_fill(after, bounds)
+        return _limited(replace(weights, bounds=bounds), after)
 
 
 @part("limit", "site-cap")
