@@ -111,21 +111,25 @@ class Dying(InProcessGrid):
         return super().push_messages(messages)
 
 
-def test_run_may_be_named_or_left_out(cli: CommandLine, config: Path):
-    for named in ((), ("run",)):
-        assert "give one of" in one_line(cli("flower", *named, config))
-        assert "goes with" in one_line(cli("flower", *named, "--simulation", "--secure", config))
-    assert "node" in cli("flower", "--help").out
+MISTAKES = {
+    "no way": ((), "give one of"),
+    "secure": (("--simulation", "--secure"), "goes with"),
+    "insecure": (("--loopback", "--insecure"), "goes with"),
+    "value": (("--loopback", "--set", "train.lr=-1"), "train.lr"),
+    "no certificate": (("--superlink", "127.0.0.1:1"), "--root-certificates"),
+    "a name": (("--superlink", "somewhere", "--insecure"), "name of a connection"),
+}
 
 
-def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):
+@pytest.mark.parametrize("named", [(), ("run",)], ids=["without run", "run"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_one_line(cli: CommandLine, config: Path, mistake: str, named: tuple[str, ...]):
+    options, says = MISTAKES[mistake]
+    assert says in one_line(cli("flower", *named, config, *options))
+
+
+def test_a_missing_file_is_named(cli: CommandLine, tmp_path: Path):
     assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--loopback"))
-    assert "train.lr" in one_line(cli("flower", config, "--loopback", "--set", "train.lr=-1"))
-    for options in (["--loopback", "--insecure"], ["--simulation", "--secure"]):
-        assert "goes with" in one_line(cli("flower", config, *options))
-    assert "give one of" in one_line(cli("flower", config))
-    assert "--root-certificates" in one_line(cli("flower", config, "--superlink", "127.0.0.1:1"))
-    assert "name of a connection" in one_line(cli("flower", config, "--superlink", "somewhere", "--insecure"))
 
 
 def test_a_process_that_is_started_again_is_waited_for_anew(tmp_path: Path):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
 from helpers import CommandLine, SoftmaxLearner, one_line, small_task
-from test_faults import BAD, Meddling, next_round, played, task
+from test_faults import BAD, Meddling, fleet_on, honest, next_round, played, task
 
 from fedmerit import DS, LD, fedavg, prioritized
 from fedmerit.core.seeds import derive
@@ -35,7 +35,7 @@ class Keyed(Meddling):
     """A grid that knows the nodes' keys, as a SuperLink with `--enable-supernode-auth` does."""
 
     def __init__(self, keys: dict[int, bytes]) -> None:
-        super().__init__(task(), lambda reply: [reply])
+        super().__init__(task(), honest)
         self.keys = keys
 
     def get_nodes(self) -> Iterable[Any]:
@@ -54,17 +54,24 @@ def enrolled(keys: list[bytes], **more: Any) -> Enrolment:
     return known
 
 
+def fleet_with(keys: list[bytes], enrolment: Enrolment, stranger: bytes | None = None, meet: int = 4) -> GridFleet:
+    """A fleet of four nodes with these keys, and a stranger that says what the node of client `BAD` says."""
+    grid = Keyed({1000 + place: key for place, key in enumerate(keys[:4])} | ({900: stranger} if stranger else {}))
+    if stranger is not None:
+        grid.copy_node(BAD, to=900)  # asked before the real one
+    fleet = GridFleet(grid, task().server(), timeout=0.3, enrolment=enrolment)
+    fleet.meet(meet)
+    return fleet
+
+
 def one_round(fleet: GridFleet, seed: int = 1) -> Record:
     return next_round(fleet, prioritized(DS, LD), seed=seed)[1]
 
 
 def test_an_impostor_is_refused_and_told_and_changes_nothing(keys: list[bytes], caplog: pytest.LogCaptureFixture):
-    plain = one_round(GridFleet(Keyed({}), grid_server(), timeout=0.3))
-    grid = Keyed({1000 + place: key for place, key in enumerate(keys[:4])} | {900: keys[4]})
-    grid.copy_node(BAD, to=900)  # asked before the real one
-    fleet = GridFleet(grid, grid_server(), timeout=0.3, enrolment=enrolled(keys))
+    plain = one_round(GridFleet(Keyed({}), task().server(), timeout=0.3))
     with caplog.at_level(logging.WARNING, "flwr"):
-        fleet.meet(4)
+        fleet = fleet_with(keys, enrolled(keys), stranger=keys[4])
         record = one_round(fleet)
     assert fleet.nodes == {place: 1000 + place for place in range(4)}
     assert fleet.admission.refused == {900: "its key is not enrolled, or was revoked"}
@@ -74,23 +81,15 @@ def test_an_impostor_is_refused_and_told_and_changes_nothing(keys: list[bytes], 
     assert record.weights.weights.tolist() == plain.weights.weights.tolist()
 
 
-def grid_server() -> Any:
-    return task().server()
-
-
 def test_an_enrolled_node_cannot_be_another_client(keys: list[bytes]):
-    grid = Keyed({1000 + place: key for place, key in enumerate(keys[:4])} | {900: keys[0]})
-    grid.copy_node(BAD, to=900)
-    fleet = GridFleet(grid, grid_server(), timeout=0.3, enrolment=enrolled(keys))
-    fleet.meet(4)
+    fleet = fleet_with(keys, enrolled(keys), stranger=keys[0])
     assert fleet.nodes[BAD] == 1000 + BAD
     assert "its key is enrolled for client 0" in fleet.admission.refused[900]
 
 
 def test_without_enrolment_a_second_claim_is_refused_as_long_as_the_first_answers():
     grid = Keyed({})
-    fleet = GridFleet(grid, grid_server(), timeout=0.3)
-    fleet.meet(4)
+    fleet = fleet_on(grid)
     grid.copy_node(BAD, to=900)
     one_round(fleet)
     assert fleet.nodes[BAD] == 1000 + BAD
@@ -101,19 +100,14 @@ def test_without_enrolment_a_second_claim_is_refused_as_long_as_the_first_answer
 
 
 def test_a_revoked_key_does_not_get_in_again(keys: list[bytes]):
-    grid = Keyed({1000 + place: key for place, key in enumerate(keys[:4])})
-    fleet = GridFleet(grid, grid_server(), timeout=0.3, enrolment=enrolled(keys).without(BAD))
-    fleet.meet(3)
+    fleet = fleet_with(keys, enrolled(keys).without(BAD), meet=3)
     assert set(fleet.nodes) == {0, 1, 3}
     with pytest.raises(ConfigError, match="was revoked"):
         enrolled(keys).without(BAD).with_client(EnrolledClient(client=7, key=fingerprint(keys[BAD])))
 
 
 def test_claims_beyond_what_is_enrolled_are_left_out(keys: list[bytes]):
-    grid = Keyed({1000 + place: key for place, key in enumerate(keys[:4])})
-    fleet = GridFleet(grid, grid_server(), timeout=0.3, enrolment=enrolled(keys, samples=15))
-    fleet.meet(4)
-    record = one_round(fleet)
+    record = one_round(fleet_with(keys, enrolled(keys, samples=15)))
     assert record.ids == (0, 1, 3)
     assert record.dropped == {2: "fact samples must be in 0..15 (got 20.0)"}
 
@@ -148,9 +142,7 @@ def test_seeds_that_go_out_are_derived_and_not_the_runs():
             seen.extend(dict(one.content["config"]) for one in sent if "config" in one.content)
             return super().push_messages(sent)
 
-    fleet = GridFleet(Listening(task(), lambda reply: [reply]), grid_server(), timeout=0.3)
-    fleet.meet(4)
-    one_round(fleet, seed=123456789)
+    one_round(fleet_on(Listening(task(), honest)), seed=123456789)
     assert {one["seed"] for one in seen if "seed" in one} == {
         derive(123456789, "train", 1, client) for client in range(4)
     }
@@ -186,7 +178,7 @@ def test_a_mute_node_of_8_costs_one_deadline_in_the_whole_run():
                     self._replies.pop(name)
             return ids
 
-    grid = Mute(made, lambda reply: [reply])
+    grid = Mute(made, honest)
     fleet = GridFleet(grid, made.server(), timeout=0.5)
     fleet.meet(8)
     grid.silent = True

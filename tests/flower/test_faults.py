@@ -68,10 +68,19 @@ def next_round(fleet: GridFleet, recipe: Recipe, state: State | None = None, see
     return run_round(start, recipe, Host.of(fleet), InTime(Uniform(1.0)), seed)
 
 
-def played(change: Callable[[Message], Iterable[Message]], recipe: Recipe | None = None, kind: str = "train") -> Record:
-    made = task()
-    fleet = GridFleet(Meddling(made, change, kind), made.server(), timeout=0.3)
+def fleet_on(grid: InProcessGrid) -> GridFleet:
+    """A fleet whose four clients are connected."""
+    fleet = GridFleet(grid, task().server(), timeout=0.3)
     fleet.meet(4)
+    return fleet
+
+
+def honest(reply: Message) -> Iterable[Message]:
+    return [reply]
+
+
+def played(change: Callable[[Message], Iterable[Message]], recipe: Recipe | None = None, kind: str = "train") -> Record:
+    fleet = fleet_on(Meddling(task(), change, kind))
     state, record = next_round(fleet, recipe or prioritized(DS, LD))
     assert np.isfinite(state.model).all()
     return record
@@ -139,6 +148,7 @@ def pickled(content: RecordDict) -> None:
         (with_facts(samples=float("nan")), "fact samples"),
         (with_facts(samples=-3), "fact samples"),
         (with_facts(labels=[1, 2]), "fact labels"),
+        (without("config"), "'personal'"),
     ],
 )
 def test_one_bad_answer_is_left_out_with_its_reason(change: Any, says: str):
@@ -156,7 +166,7 @@ def test_repeated_and_made_up_answers_change_nothing():
         stranger.metadata.__dict__["_reply_to_message_id"] = "of another round"
         return [reply, reply, stranger]
 
-    record, plain = played(twice), played(lambda reply: [reply])
+    record, plain = played(twice), played(honest)
     assert record.ids == plain.ids == (0, 1, 2, 3)
     assert record.weights is not None
     assert plain.weights is not None
@@ -165,10 +175,8 @@ def test_repeated_and_made_up_answers_change_nothing():
 
 
 def test_a_node_that_is_not_there():
-    made = task()
-    grid = Meddling(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.server(), timeout=0.3)
-    fleet.meet(4)
+    grid = Meddling(task(), honest)
+    fleet = fleet_on(grid)
     del grid._contexts[1000 + BAD]
     _, record = next_round(fleet, fedavg())
     assert record.dropped == {BAD: "its node is not connected"}
@@ -177,10 +185,8 @@ def test_a_node_that_is_not_there():
 
 
 def test_nobody_answers_and_the_model_is_kept():
-    made = task()
-    grid = Meddling(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.server(), timeout=0.3)
-    fleet.meet(4)
+    grid = Meddling(task(), honest)
+    fleet = fleet_on(grid)
     grid._contexts.clear()
     start = State(fleet.server.first_model(0))
     state, record = next_round(fleet, fedavg(), start)
@@ -194,7 +200,7 @@ def test_messages_are_pushed_again_to_a_superlink_that_was_restarted_during_the_
     monkeypatch: pytest.MonkeyPatch, wrap: bool
 ):
     monkeypatch.setattr(grid, "POLL_SECONDS", 0.0)
-    made, tries = task(), list[int]()
+    tries = list[int]()
 
     class Restarted(Meddling):
         down = 2
@@ -205,7 +211,7 @@ def test_messages_are_pushed_again_to_a_superlink_that_was_restarted_during_the_
                 raise ObjectPushError("object", 1, "session")
             return super().push_messages(messages)
 
-    restarted = Restarted(made, lambda reply: [reply])
+    restarted = Restarted(task(), honest)
     messages = [Message(pack(config={}), dst_node_id=1000, message_type=HELLO)]
     if wrap:
         assert len(list(SafeGrid(restarted).send_and_receive(messages))) == 1
@@ -220,7 +226,7 @@ def test_messages_are_pushed_again_to_a_superlink_that_was_restarted_during_the_
 
 def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
     """On a deployment each exchange would wait for it, a minute each."""
-    made, asked = task(), list[str]()
+    asked = list[str]()
 
     class Grid(Meddling):
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -231,9 +237,8 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
         def get_node_ids(self) -> Iterable[int]:
             return [1000, 1001, 1002, 1003]  # the SuperLink takes a while to know
 
-    grid = Grid(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.server(), timeout=0.3)
-    fleet.meet(4)
+    grid = Grid(task(), honest)
+    fleet = fleet_on(grid)
     away = grid._contexts.pop(1000 + BAD)
     state, record = next_round(fleet, fedavg())
     assert "node unavailable" in record.dropped[BAD]
@@ -244,24 +249,24 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
     assert asked == ["query.hello", "train", "query.hello", "train", "evaluate"]
 
 
-def test_an_answer_without_its_tag_is_left_out_altogether():
-    record = played(changed(lambda content: content.pop("config")))
-    assert "'personal'" in record.dropped[BAD]
-    assert record.ids == (0, 1, 3)
+REFUSALS: dict[str, tuple[Callable[[Message], Iterable[Message]], str]] = {
+    "before": (with_facts(before=[1.0, 2.0]), "must be numbers"),
+    "after": (with_facts(after=[1.0, 2.0]), "must be numbers"),
+    "lost": (lambda reply: [], "no answer"),
+}
 
 
-@pytest.mark.parametrize("name", ["before", "after"])
-def test_a_verdict_that_is_no_number_is_a_refusal(name: str):
-    def edit(content: RecordDict) -> None:
-        content[METRICS] = MetricRecord({**dict(content[METRICS]), name: [1.0, 2.0]})
-
-    record = played(changed(edit), m2f(DS, initial=0.0), kind="train.reward")
-    assert not record.rewards.verdicts[BAD].accepted
-    assert "must be numbers" in record.rewards.verdicts[BAD].reason
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_reward_without_a_verdict_is_not_taken(name: str):
+    change, says = REFUSALS[name]
+    verdicts = played(change, m2f(DS, initial=0.0), kind="train.reward").rewards.verdicts
+    assert not verdicts[BAD].accepted
+    assert says in verdicts[BAD].reason
+    assert set(verdicts) == {0, 1, 2, 3}
 
 
 def test_the_in_process_grid_is_a_whole_grid():
-    grid = Meddling(task(), lambda reply: [reply])
+    grid = Meddling(task(), honest)
     assert [node.node_id for node in grid.get_nodes()] == [1000, 1001, 1002, 1003]
     assert grid.run.run_id == 1
     message = grid.create_message(pack(config={}), "query.hello", 1001, "round 1")
@@ -270,8 +275,7 @@ def test_the_in_process_grid_is_a_whole_grid():
 
 
 def test_waiting_for_clients_has_an_end():
-    made = task()
-    fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.server(), timeout=0.3)
+    fleet = GridFleet(Meddling(task(), honest), task().server(), timeout=0.3)
     with pytest.raises(RunFailed, match="4 of 9 clients connected"):
         fleet.meet(9, patience=0.3)
 
@@ -286,27 +290,17 @@ def test_tests_that_cannot_be_true_do_not_count(metrics: dict[str, Any]):
     assert record.evaluation.sizes.tolist() == [6, 6, 0, 6]
 
 
-def test_a_reward_that_nobody_answers_for_is_not_taken():
-    recipe = m2f(DS, initial=0.0)
-    record = played(lambda reply: [], recipe, kind="train.reward")
-    assert not record.rewards.verdicts[BAD].accepted
-    assert "no answer" in record.rewards.verdicts[BAD].reason
-    assert set(record.rewards.verdicts) == {0, 1, 2, 3}
-
-
 @pytest.mark.parametrize("own", ["keep", "reset"])
 @pytest.mark.parametrize("lost", ["train", "train.reward", "all that the node kept"])
 def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: Any):
     """Its answer got lost after it had changed its own model, or its node lost the model: both agree again."""
-    made, rounds = task(), 3
-    fleets = []
+    rounds, fleets = 3, []
     for breaks in (False, True):
-        grid = Meddling(made, lambda reply: [reply], lost)
-        fleet = GridFleet(grid, made.server(), timeout=0.3)
-        fleet.meet(4)
+        grid = Meddling(task(), honest, lost)
+        fleet = fleet_on(grid)
         state = State(fleet.server.first_model(0))
         for index in range(1, rounds + 1):
-            grid.change = (lambda reply: []) if breaks and index == 2 else (lambda reply: [reply])
+            grid.change = (lambda reply: []) if breaks and index == 2 else honest
             if breaks and index == 2 and lost not in ("train", "train.reward"):
                 old = grid._contexts.pop(1000 + BAD)  # started again, it is another node
                 grid._contexts[2000] = replace(old, node_id=2000, state=RecordDict())
@@ -359,8 +353,6 @@ def test_what_is_not_numbers_is_refused_with_the_reason(array: Array, says: str)
 
 
 def test_a_message_that_flower_cannot_make_costs_its_node_alone():
-    made = task()
-
     class Grid(Meddling):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
             replies = list(super().pull_messages(message_ids))  # gone from the grid, as Flower confirms before it reads
@@ -368,8 +360,6 @@ def test_a_message_that_flower_cannot_make_costs_its_node_alone():
                 raise ValueError("Unknown object \x1b[2J")
             return replies
 
-    fleet = GridFleet(Grid(made, lambda reply: [reply]), made.server(), timeout=0.3)
-    fleet.meet(4)
-    _, record = next_round(fleet, fedavg())
+    _, record = next_round(fleet_on(Grid(task(), honest)), fedavg())
     assert record.ids == (0, 1, 3)
     assert record.dropped == {BAD: "its reply cannot be read: ValueError: Unknown object \\x1b[2J"}

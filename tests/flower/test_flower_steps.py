@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
+from small_app import Arrays, make_app
 
 from fedmerit import fedavg
 from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, Yogi
@@ -36,25 +36,16 @@ def from_tau(strategy: Any) -> Any:
     return strategy
 
 
-def make_app() -> ClientApp:
-    """Clients that pull towards points of their own, so that updates change from round to round."""
-    app = ClientApp()
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        node = int(context.node_config["partition-id"])
-        model = message.content["arrays"]["w"].numpy()
-        goal = np.random.default_rng(node).normal(size=LENGTH).astype(np.float32)
-        arrays = ArrayRecord({"w": Array((model + 0.5 * (goal - model)).astype(np.float32))})
-        metrics = MetricRecord({"num-examples": 10 * (node + 1)})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
-
-    return app
+def move(node: int, arrays: Arrays) -> Arrays:
+    """Clients pull towards points of their own, so that updates change from round to round."""
+    goal = np.random.default_rng(node).normal(size=LENGTH).astype(np.float32)
+    return {"w": (arrays["w"] + 0.5 * (goal - arrays["w"])).astype(np.float32)}
 
 
 def run(strategy: Any) -> np.ndarray:
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
-    return strategy.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS).arrays["w"].numpy()
+    app = make_app(lambda node: {"num-examples": 10 * (node + 1)}, move=move)
+    return strategy.start(InProcessGrid(app, NODES), start, num_rounds=ROUNDS).arrays["w"].numpy()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -16,7 +16,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from helpers import ProbabilisticSoftmax
 from test_faults import BAD, Meddling, next_round, task
-from test_merit import NODES, SETTINGS, make_app, record, values
+from test_merit import NODES, SETTINGS, app_for, record, values
 
 from fedmerit import DS, LD, Task, device_aware, m2f, prioritized
 from fedmerit.core.criteria.criterion import criterion
@@ -160,7 +160,7 @@ class Spoiling(InProcessGrid):
     """A grid on which one node's answers are mutated, in one kind of exchange at a time."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
-        super().__init__(make_app(recipe), NODES)
+        super().__init__(app_for(recipe), NODES)
         self.random = np.random.default_rng(seed)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Message
 
-from fedmerit import Run
+from fedmerit import Run, Task
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.flower import InProcessGrid, make_client_app
 from fedmerit.flower.app import serve
@@ -45,13 +46,20 @@ class SleepyGrid(InProcessGrid):
         return super().pull_messages([name for name in message_ids if not (asleep and name == self.held)])
 
 
+def played(
+    folder: Path, run: dict[str, Any], clients: int = 4, kind: type[InProcessGrid] = SleepyGrid, **more: Any
+) -> tuple[Run, Any, Task]:
+    """Run a configuration on a grid in which one node may sleep."""
+    task = {"clients": clients, "model": "digits-linear", **more.pop("task", {})}
+    config = make_config({"task": task, "train": {"epochs": 1}, "run": {"fraction": 1.0, **run}, **more})
+    made = make_task(config)
+    grid = kind(make_client_app(lambda context: made.client(int(context.node_config["partition-id"]))), clients)
+    serve(grid, dump_config(config), folder / "run")
+    return Run.load(folder / "run"), grid, made
+
+
 def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
-    run = {"rounds": 6, "fraction": 1.0, "wait": {"min_fraction": 0.5, "seconds": 0.4}}
-    config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
-    task = make_task(config)
-    grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)
-    serve(grid, dump_config(config), tmp_path / "run")
-    done = Run.load(tmp_path / "run")
+    done, grid, _ = played(tmp_path, {"rounds": 6, "wait": {"min_fraction": 0.5, "seconds": 0.4}})
     late = {event.round: event.text for event in done.events() if (event.kind, event.client) == ("left-out", 2)}
     assert late[2].startswith("late: no answer within")
     assert late[3] == "late: still busy with an earlier message"
@@ -63,14 +71,9 @@ def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
 
 
 def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
-    run = {"rounds": 5, "fraction": 1.0, "wait": {"min_fraction": 0.5, "seconds": 0.4, "late": "use"}}
     recipe = {"name": "prioritized", "criteria": ["DS", "Staleness"], "normalise": "max", "score": "product"}
-    task, train = {"clients": 4, "model": "digits-linear"}, {"epochs": 1}
-    config = make_config({"task": task, "train": train, "recipe": recipe, "run": run})
-    data = make_task(config)
-    grid = SleepyGrid(make_client_app(lambda context: data.client(int(context.node_config["partition-id"]))), 4)
-    serve(grid, dump_config(config), tmp_path / "run")
-    done = Run.load(tmp_path / "run")
+    wait = {"min_fraction": 0.5, "seconds": 0.4, "late": "use"}
+    done, _, _ = played(tmp_path, {"rounds": 5, "wait": wait}, recipe=recipe)
     (event,) = [event for event in done.events() if event.kind == "stale"]
     assert (event.client, event.round) == (2, 4)
     assert event.text == "answered late: its update of round 2 counts in this round"
@@ -81,12 +84,8 @@ def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
 
 
 def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
-    run = {"rounds": 3, "fraction": 0.5, "wait": {"min_fraction": 0.5, "seconds": 30.0, "overselect": 1.5}}
-    config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
-    task = make_task(config)
-    grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)
-    serve(grid, dump_config(config), tmp_path / "run")
-    done = Run.load(tmp_path / "run")
+    wait = {"min_fraction": 0.5, "seconds": 30.0, "overselect": 1.5}
+    done, grid, _ = played(tmp_path, {"rounds": 3, "fraction": 0.5, "wait": wait})
     assert sum(kind == TRAIN for _, kind in grid.asked) == 9
     assert all(len(done.explain(number)) >= 2 for number in (1, 2, 3))
     (unused,) = [event.text for event in done.events() if event.kind == "left-out"]
@@ -95,17 +94,9 @@ def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
 
 
 def test_a_node_that_scales_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = make_config(
-        {
-            "task": {"clients": 6, "model": "digits-linear", "attack": {"kind": "scale", "share": 0.17}},
-            "train": {"epochs": 1},
-            "run": {"rounds": 5, "fraction": 1.0, "seed": 2},
-        }
-    )
-    task = make_task(config)
-    grid = InProcessGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 6)
+    attack = {"attack": {"kind": "scale", "share": 0.17}}
     with caplog.at_level(logging.INFO, logger="flwr"):
-        serve(grid, dump_config(config), tmp_path / "run")
+        _, _, task = played(tmp_path, {"rounds": 5, "seed": 2}, 6, InProcessGrid, task=attack)
     (attacker,) = task.attackers.members
     named = [record.getMessage() for record in caplog.records if "is a suspect" in record.getMessage()]
     assert len(named) == 1

@@ -11,17 +11,18 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from small_app import Arrays, everybody, make_app
 
-from fedmerit import CB, DS, LD, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
-from fedmerit.core.criteria.table import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
+from fedmerit import CB, DS, LD, Recipe, device_aware, fedavg, fedval, last_answers, m2f, prioritized
+from fedmerit.core.criteria.table import COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
 from fedmerit.flower.grid import SafeGrid
 
 NODES, UNREADABLE = 5, 2
-SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
+SETTINGS = everybody(NODES)
 
 
 def record(values: np.ndarray) -> ArrayRecord:
@@ -43,30 +44,28 @@ def labels(node: int) -> np.ndarray:
     return np.random.default_rng(node).integers(0, 2 + node % 3, 10 + 7 * node)
 
 
-def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = None, own: Any = None) -> ClientApp:
-    """An app as one finds it: trains, answers with its arrays and num-examples; plus the recipe's facts."""
-    app = ClientApp()
+def app_for(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = None, own: Any = None) -> ClientApp:
+    """An app as one finds it, plus the recipe's facts; `spoil` changes the content of a node's answer."""
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        node = int(context.node_config["partition-id"])
-        start = values(message.content["arrays"])
-        trained = record(start + np.arange(9) * (node + 1) / 10 + 1)
+    def train(node: int) -> dict[str, Any]:
         told = {"num-examples": len(labels(node)) if samples is None else samples[node], "train_loss": 1.0 + node}
-        known = {} if own is None else own(node)
-        content = RecordDict(
-            {"arrays": trained, "metrics": MetricRecord(told | facts(labels(node), 4, recipe, **known))}  # one new line
-        )
-        return Message(content if spoil is None else spoil(node, content), reply_to=message)
+        return told | facts(labels(node), 4, recipe, **({} if own is None else own(node)))
 
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        node = int(context.node_config["partition-id"])
-        accuracy = float(1 / (1 + np.exp(-values(message.content["arrays"])[0] * (node - 2))))
-        metrics = MetricRecord({"num-examples": 1000, "accuracy": accuracy})
-        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+    def move(node: int, arrays: Arrays) -> Arrays:
+        flat = np.concatenate([np.ravel(array) for array in arrays.values()]).astype(np.float64)
+        return {name: one.numpy() for name, one in record(flat + np.arange(9) * (node + 1) / 10 + 1).items()}
 
-    return app
+    def test(node: int, arrays: Arrays) -> dict[str, Any]:
+        accuracy = float(1 / (1 + np.exp(-arrays["layer.weight"][0, 0] * (node - 2))))
+        return {"num-examples": 1000, "accuracy": accuracy}
+
+    def spoiling(message: Message, context: Context, call: Any) -> Message:
+        reply = call(message, context)
+        if spoil is not None and message.metadata.message_type == "train":
+            spoil(int(context.node_config["partition-id"]), reply.content)
+        return reply
+
+    return make_app(train, test, move, [spoiling])
 
 
 def run(strategy: FedAvg, app: ClientApp, rounds: int = 2) -> np.ndarray:
@@ -88,7 +87,7 @@ def test_weighted_averages_are_flowers_own(name: str):
     samples = WEIGHTS[name]
     theirs, ours = FedAvg(**SETTINGS), Merit(fedavg(), **SETTINGS)
     results = [
-        strategy.start(InProcessGrid(make_app(fedavg(), samples), NODES), record(np.arange(9.0)), num_rounds=2)
+        strategy.start(InProcessGrid(app_for(fedavg(), samples), NODES), record(np.arange(9.0)), num_rounds=2)
         for strategy in (theirs, ours)
     ]
     arrays = [values(result.arrays) for result in results]
@@ -99,6 +98,17 @@ def test_weighted_averages_are_flowers_own(name: str):
         assert metrics[1].keys() == metrics[0].keys()
         for number, one in metrics[0].items():
             assert metrics[1][number] == pytest.approx(one, rel=1e-4)
+
+
+def test_a_memory_asks_every_node_first_and_counts_their_last_answers():
+    strategy = Merit(last_answers(), fraction_train=0.4, min_train_nodes=2, min_available_nodes=NODES)
+    run(strategy, app_for(last_answers()), rounds=3)
+    answered = [
+        record.ids if index == 0 else record.facts["remembered"] for index, record in enumerate(strategy.records)
+    ]
+    assert [len(ids) for ids in answered] == [NODES, NODES, NODES]
+    assert [int((ages == 0).sum()) for ages in answered[1:]] == [2, 2]
+    assert strategy.fraction_train == 0.4
 
 
 def other_names(content: RecordDict) -> None:
@@ -133,51 +143,43 @@ def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
     number, change, says, fedavg_does = FAULTS[name]
     samples = None if number is None else [5, 5, 5, number, 5]
 
-    def spoil(node: int, content: RecordDict) -> RecordDict:
+    def spoil(node: int, content: RecordDict) -> None:
         if node == 3 and change is not None:
             change(content)
-        return content
 
     strategy = Merit(fedavg(), **SETTINGS)
-    assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
+    assert np.isfinite(run(strategy, app_for(fedavg(), samples, spoil))).all()
     for told in strategy.records:
         assert list(told.dropped) == [3]
         assert says in told.dropped[3]
         assert told.ids == (0, 1, 2, 4)
     try:
-        finite = np.isfinite(run(FedAvg(**SETTINGS), make_app(fedavg(), samples, spoil))).all()
+        finite = np.isfinite(run(FedAvg(**SETTINGS), app_for(fedavg(), samples, spoil))).all()
         theirs = "goes on" if finite else "spoils"
     except (ValueError, InconsistentMessageReplies):
         theirs = "ends"
     assert theirs == fedavg_does
 
 
-def test_a_run_that_learned_nothing_fails_at_its_end():
-    strategy = Merit(**SETTINGS)
-    app = make_app(fedavg(), [0] * NODES)
-    with pytest.raises(RunFailed, match=r"no round of 2 changed the model\..*all 5 clients .*no training samples"):
-        run(strategy, app)
-    assert [told.weights for told in strategy.records] == [None, None]
-    with pytest.raises(ZeroDivisionError):
-        run(FedAvg(**SETTINGS), app)
-
-
 def test_criteria_weigh():
     recipe = prioritized(LD, CB, DS, normalise="max")
     strategy = Merit(recipe, **SETTINGS)
-    run(strategy, make_app(recipe))
+    run(strategy, app_for(recipe))
     told = strategy.records[0]
     assert told.facts["labels"].tolist() == [len(np.unique(labels(node))) for node in range(NODES)]
     assert told.facts["samples"].tolist() == [len(labels(node)) for node in range(NODES)]
-    assert told.weights is not None
-    assert told.weights.weights.sum() == pytest.approx(1)
-    assert np.ptp(told.weights.weights) > 0.05
+    explained = strategy.explain(1)
+    assert [one.id for one in explained] == list(range(NODES))
+    assert sum(one.weight for one in explained) == pytest.approx(1)
+    assert np.ptp([one.weight for one in explained]) > 0.05
+    assert set(explained[0].criteria) == {"LD", "CB", "DS"}
+    assert strategy.explain(3) == []
 
 
 def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
     recipe = device_aware(LD, DS, normalise="max", search=Backtracking(orders="all", adjust_on="test", tolerance=0.0))
     strategy = Merit(recipe, **SETTINGS)
-    run(strategy, make_app(recipe), rounds=3)
+    run(strategy, app_for(recipe), rounds=3)
     for told in strategy.records:
         assert told.search is not None
         assert (told.search.exchanges, len(told.search.results)) == (1, 2)
@@ -192,15 +194,8 @@ def test_the_server_evaluates_models():
 
     recipe = fedval("accuracy", rho=1.0)
     strategy = Merit(recipe, server_evaluate=server_evaluate, **SETTINGS)
-    run(strategy, make_app(recipe))
+    run(strategy, app_for(recipe))
     assert "validated:accuracy" in strategy.records[0].facts
-    with pytest.raises(ConfigError, match="server_evaluate"):
-        Merit(recipe)
-
-
-def test_own_models_need_the_whole_federation():
-    with pytest.raises(ConfigError, match="fedmerit flower"):
-        Merit(m2f())
 
 
 @pytest.mark.parametrize("kind", ["list", "numpy", "torch", "pandas"])
@@ -215,52 +210,30 @@ def test_facts_of_any_library(kind: str):
     assert facts(given, 3, sex=[0, 1, 1, 1]) == {"labels": 3.0, "coverage": 1.0, "balance": 0.5, "attribute:sex": 0.75}
 
 
-def clipped(strategy: Merit, norm: float, noise: float) -> FedAvg:
-    return DifferentialPrivacyServerSideFixedClipping(strategy, noise, norm, NODES)  # type: ignore[return-value]
-
-
 def test_under_flowers_clipping_updates_are_weighed_as_they_were_clipped():
     recipe, norm = prioritized(LD, DS, normalise="max"), 0.5
     strategy = Merit(recipe, **SETTINGS)
     start = values(record(np.arange(9.0)))
-    moved = run(clipped(strategy, norm, 0.0), make_app(recipe), rounds=1) - start
+    clipping: Any = DifferentialPrivacyServerSideFixedClipping(strategy, 0.0, norm, NODES)
+    moved = run(clipping, app_for(recipe), rounds=1) - start
     assert [told.ids for told in strategy.records] == [(0, 1, 2, 3, 4)]
     assert 0 < np.linalg.norm(moved[:8]) <= norm * 1.0001
-    assert np.linalg.norm(moved[:8]) < np.linalg.norm((run(Merit(recipe, **SETTINGS), make_app(recipe), 1) - start)[:8])
+    assert np.linalg.norm(moved[:8]) < np.linalg.norm((run(Merit(recipe, **SETTINGS), app_for(recipe), 1) - start)[:8])
 
 
-def test_merit_says_how_far_its_weights_are_from_those_that_flowers_noise_is_made_for():
-    """DP's noise is for weights of 1/n; one node's update counts `largest_share` times as much."""
-    recipe = prioritized(LD, DS, normalise="max")
-    strategy = Merit(recipe, **SETTINGS)
-    run(clipped(strategy, 1.0, 0.1), make_app(recipe), rounds=1)
-    weights = strategy.records[0].weights
-    assert weights is not None
-    assert strategy.largest_share == pytest.approx(NODES * weights.weights.max())
-    assert strategy.largest_share > 1
-    even = Merit(fedavg(), **SETTINGS)
-    run(even, make_app(fedavg(), [7] * NODES), rounds=1)
-    assert even.largest_share == pytest.approx(1)
+REFUSED = {
+    "clock": (prioritized(COMPUTATION, DS), "needs clock, which a Flower strategy cannot .*ReportedComputation"),
+    "epochs": (prioritized(SIMULATED_COMPUTATION, DS), "needs epochs, which a Flower strategy cannot"),
+    "models": (m2f(), "fedmerit flower"),
+    "server rows": (fedval("accuracy"), "server_evaluate"),
+}
 
 
-def test_explain():
-    recipe = prioritized(LD, DS, normalise="max")
-    strategy = Merit(recipe, **SETTINGS)
-    run(strategy, make_app(recipe), rounds=1)
-    told = strategy.explain(1)
-    assert [one.id for one in told] == [0, 1, 2, 3, 4]
-    assert sum(one.weight for one in told) == pytest.approx(1)
-    assert set(told[0].criteria) == {"LD", "DS"}
-    assert strategy.explain(2) == []
-
-
-@pytest.mark.parametrize(
-    ("criterion", "fact"), [(COMPUTATION, "clock"), (SIMULATED_COMPUTATION, "epochs")], ids=["clock", "epochs"]
-)
-def test_a_recipe_that_needs_what_a_strategy_cannot_know_is_refused_by_name(criterion: Criterion, fact: str):
-    with pytest.raises(ConfigError, match=f"needs {fact}, which a Flower strategy cannot measure.*ReportedComputation"):
-        Merit(prioritized(criterion, DS))
-    Merit(prioritized(REPORTED_COMPUTATION, DS))
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_recipe_that_a_strategy_cannot_run_is_refused(name: str):
+    recipe, says = REFUSED[name]
+    with pytest.raises(ConfigError, match=says):
+        Merit(recipe)
 
 
 def test_facts_of_a_clients_own_are_told_and_weighed():
@@ -271,7 +244,7 @@ def test_facts_of_a_clients_own_are_told_and_weighed():
     def own(node: int) -> dict[str, Any]:
         return {"age": 30 + 10 * node, "job": "nurse", "vip": True}
 
-    app = make_app(recipe, own=own)
+    app = app_for(recipe, own=own)
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app, 1)
     assert {one.id: one.weight for one in strategy.explain(1)} == {0: 1.0, 1: 0, 2: 0, 3: 0, 4: 0}
@@ -295,9 +268,9 @@ class Losing(InProcessGrid):
 @pytest.mark.parametrize("recipe", [fedavg(), device_aware(DS, LD)], ids=["fedavg", "a search"])
 def test_under_merit_it_costs_its_node_alone_too(recipe: Recipe):
     with pytest.raises(ValueError, match="Unknown object"):
-        FedAvg(**SETTINGS).start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=1)
+        FedAvg(**SETTINGS).start(Losing(app_for(recipe), NODES), record(np.arange(9.0)), num_rounds=1)
     strategy = Merit(recipe, **SETTINGS)
-    result = strategy.start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=2)
+    result = strategy.start(Losing(app_for(recipe), NODES), record(np.arange(9.0)), num_rounds=2)
     assert list(result.evaluate_metrics_clientapp) == [1, 2]
     for one in strategy.records:
         assert sorted(one.ids) == [place for place in range(NODES) if place != UNREADABLE]
@@ -310,7 +283,7 @@ def test_a_safe_grid_waits_no_longer_than_it_is_told():
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
             return super().pull_messages([name for name in message_ids if name != "1"])
 
-    grid = SafeGrid(Mute(make_app(fedavg()), NODES))
+    grid = SafeGrid(Mute(app_for(fedavg()), NODES))
     content = RecordDict({"arrays": record(np.arange(9.0))})
     asked = [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.get_node_ids()]
     answers = list(grid.send_and_receive(asked, timeout=0.1))

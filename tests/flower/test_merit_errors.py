@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Result
 from helpers import CommandLine
+from small_app import Arrays, Tests, everybody, make_app
 
 from fedmerit import Run, adaptive, device_aware, prioritized
 from fedmerit.core.recipe import Recipe
@@ -23,30 +25,7 @@ from fedmerit.flower import InProcessGrid, Merit, facts, versions
 from fedmerit.report.data import collect
 
 NODES = 3
-SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
-Reports = Callable[[int], Mapping[str, Any]]
-
-
-def make_app(train: Reports, test: Reports | None = None) -> ClientApp:
-    """An app that reports these metrics."""
-    app = ClientApp()
-
-    def place(context: Context) -> int:
-        return int(context.node_config["partition-id"])
-
-    @app.train()
-    def _(message: Message, context: Context) -> Message:
-        weight = message.content["arrays"]["weight"].numpy() + np.float32(1 + place(context))
-        reply = {"arrays": ArrayRecord({"weight": Array(weight)}), "metrics": MetricRecord(dict(train(place(context))))}
-        return Message(RecordDict(reply), reply_to=message)
-
-    if test is not None:
-
-        @app.evaluate()
-        def _(message: Message, context: Context) -> Message:
-            return Message(RecordDict({"metrics": MetricRecord(dict(test(place(context))))}), reply_to=message)
-
-    return app
+SETTINGS = everybody(NODES)
 
 
 def start(strategy: Merit, app: ClientApp, rounds: int = 1, **settings: Any) -> Any:
@@ -77,8 +56,9 @@ def test_a_fact_that_nobody_reports_ends_the_first_round_with_the_line_to_add(na
     with pytest.raises(ConfigError) as error:
         start(Merit(recipe, **SETTINGS), make_app(plain))
     assert "no node reports `" in str(error.value)
-    assert '"num-examples": len(y)' in str(error.value)
     assert line in str(error.value)
+    assert '"num-examples": len(y)' in str(error.value)
+    assert max(map(len, str(error.value).splitlines())) <= 100
 
 
 def test_num_examples_is_all_that_merit_needs_and_it_says_so():
@@ -105,7 +85,7 @@ def test_some_nodes_without_a_fact_are_named_once(caplog: pytest.LogCaptureFixtu
 
 def test_names_need_partition_ids(caplog: pytest.LogCaptureFixture):
     names = ["north", "east", "south"]
-    with pytest.raises(ConfigError, match=r'"partition-id": context.node_config\["partition-id"\]'):
+    with pytest.raises(ConfigError, match=r'(?s)`names` needs.*"partition-id": context.node_config\["partition-id"\]'):
         start(Merit(names=names, **SETTINGS), make_app(plain))
 
     def some(place: int) -> dict[str, Any]:
@@ -114,22 +94,23 @@ def test_names_need_partition_ids(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING, logger="flwr"):
         start(Merit(names=names, **SETTINGS), make_app(some))
     (told,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
-    assert "'partition-id' must be a whole number from 0 to 2 (got None); report \"partition-id\"" in told
+    reason = "'partition-id' must be a whole number from 0 to 2 (got None); report \"partition-id\""
+    assert reason in " ".join(told.split())
 
 
-SEARCHES: Mapping[str, tuple[Recipe, Reports | None, str]] = {
+SEARCHES: Mapping[str, tuple[Recipe, Tests | None, str]] = {
     "no evaluate function": (device_aware("LD", "DS"), None, r"node 1: its node answered with an error: .*evaluate"),
     "no accuracy": (
         device_aware("LD", "DS"),
-        lambda place: {"num-examples": 9, "f1": 0.5},
+        lambda *_: {"num-examples": 9, "f1": 0.5},
         r"node 1: `accuracy` must be .*got None; its metrics are num-examples, f1.*accuracy_key",
     ),
     "per cent": (
         device_aware("LD", "DS"),
-        lambda place: {"num-examples": 9, "acc": 93.0},
+        lambda *_: {"num-examples": 9, "acc": 93.0},
         r"`acc` must be a number from 0 to 1 \(got 93.0",
     ),
-    "no loss": (adaptive(), lambda place: {"num-examples": 9, "acc": 0.5}, r"`loss` must be .*loss_key"),
+    "no loss": (adaptive(), lambda *_: {"num-examples": 9, "acc": 0.5}, r"`loss` must be .*loss_key"),
 }
 
 
@@ -141,18 +122,28 @@ def test_a_search_that_nobody_judges_stops(name: str):
 
 
 def test_keys_can_be_named():
-    def test(place: int) -> dict[str, Any]:
-        return {"num-examples": 10, "f1": 0.5, "nll": 2.0, "accuracy": 7.0}
-
+    app = make_app(rich, lambda *_: {"num-examples": 10, "f1": 0.5, "nll": 2.0, "accuracy": 7.0})
     strategy = Merit(adaptive(), accuracy_key="f1", loss_key="nll", **SETTINGS)
-    start(strategy, make_app(rich, test))
+    start(strategy, app)
     evaluation = strategy.records[0].evaluation
     assert evaluation is not None
     assert evaluation.accuracy == 0.5
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 60, 12_345])
+@pytest.mark.parametrize("recipe", [prioritized("DS"), adaptive()], ids=["fixed", "search"])
+def test_the_accuracy_is_that_of_the_app_also_if_num_examples_counts_batches(recipe: Recipe, size: int):
+    app = make_app(rich, lambda place, _: {"num-examples": size + place, "accuracy": 0.88, "loss": 0.5})
+    strategy = Merit(recipe, **SETTINGS)
+    start(strategy, app)
+    evaluation = strategy.records[0].evaluation
+    assert evaluation is not None
+    assert evaluation.accuracy == pytest.approx(0.88, abs=1e-3)
+    assert evaluation.sizes / evaluation.sizes.sum() == pytest.approx(np.arange(size, size + 3) / (3 * size + 3))
+
+
 def test_a_usual_name_is_found_and_logged_once(caplog: pytest.LogCaptureFixture):
-    app = make_app(plain, lambda place: {"num-examples": 10, "val-accuracy": 0.5, "train_acc": 1.0})
+    app = make_app(plain, lambda *_: {"num-examples": 10, "val-accuracy": 0.5, "train_acc": 1.0})
     strategy = Merit(**SETTINGS)
     with caplog.at_level(logging.INFO, logger="flwr"):
         start(strategy, app, rounds=2)
@@ -164,15 +155,15 @@ def test_a_usual_name_is_found_and_logged_once(caplog: pytest.LogCaptureFixture)
 
 
 def test_without_an_accuracy_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
-    app = make_app(plain, lambda place: {"num-examples": 10, "f1": 0.5})
+    app = make_app(plain, lambda *_: {"num-examples": 10, "f1": 0.5})
     with caplog.at_level(logging.WARNING, logger="flwr"):
         start(Merit(**SETTINGS), app, rounds=2)
     (told,) = [record.getMessage() for record in caplog.records if "no accuracy" in record.getMessage()]
-    assert "its metrics are num-examples, f1" in told
+    assert "its metrics are num-examples, f1" in " ".join(told.split())
 
 
 def test_results_are_kept_under_their_names_and_facts_are_not_averaged(tmp_path: Path, cli: CommandLine):
-    app = make_app(rich, lambda place: {"num-examples": 10, "eval_acc": 0.5, "eval_f1": 0.1 * place, "labels": 3})
+    app = make_app(rich, lambda place, _: {"num-examples": 10, "eval_acc": 0.5, "eval_f1": 0.1 * place, "labels": 3})
 
     def evaluate_fn(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         return MetricRecord({"accuracy": 0.25, "auc": 0.1 * server_round, "loss": 2.0})
@@ -191,17 +182,80 @@ def test_results_are_kept_under_their_names_and_facts_are_not_averaged(tmp_path:
     assert '"name": "prioritized"' in settings
 
 
-def test_an_app_that_tests_only_on_the_server_has_an_accuracy(tmp_path: Path, cli: CommandLine):
-    settings = SETTINGS | {"fraction_evaluate": 0.0}
+@pytest.mark.parametrize(("metric", "settings"), [("acc", {}), ("f1", {"accuracy_key": "f1"})])
+def test_an_app_that_tests_only_on_the_server_has_an_accuracy(
+    metric: str, settings: dict[str, Any], tmp_path: Path, cli: CommandLine
+):
     evaluations = iter([0.1, 0.5, 0.75])
-    strategy = Merit(out=tmp_path / "a", **settings)
-    start(strategy, make_app(plain), 2, evaluate_fn=lambda number, arrays: MetricRecord({"acc": next(evaluations)}))
+    strategy = Merit(out=tmp_path / "a", **SETTINGS, **settings, fraction_evaluate=0.0)
+    start(strategy, make_app(plain), 2, evaluate_fn=lambda *_: MetricRecord({metric: next(evaluations)}))
     shown = " ".join(cli("report", tmp_path / "a", "--text").out.split())
     assert "accuracy 0.7500 (best 0.7500 in round 2); on the server's rows" in shown
     page, _ = collect([tmp_path / "a"], 0, json.dumps)
     measures = {one["name"]: one["lines"] for one in page["rows"][0]["curve"]["measures"]}
     assert measures["value"] == [[0.5, 0.75]]
     assert measures["p10"] == [[None, None]]
+
+
+class OwnLoop(Merit):
+    """A strategy with its own `start`, as in Flower's advanced-pytorch."""
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, evaluate_fn: Any = None) -> Result:  # type: ignore[override]
+        result = Result()
+        for number in range(1, num_rounds + 1):
+            sent = self.configure_train(number, initial_arrays, ConfigRecord(), grid)
+            arrays, _ = self.aggregate_train(number, grid.send_and_receive(sent))
+            if arrays is not None:
+                result.arrays = initial_arrays = arrays
+            evaluate_fn(number, initial_arrays)
+        return result
+
+
+class Forwarding(Merit):
+    """A strategy whose `start` calls Merit's."""
+
+    def start(self, *args: Any, **settings: Any) -> Result:  # type: ignore[override]
+        return super().start(*args, **settings)
+
+
+NOTHING: Mapping[str, tuple[Any, str]] = {
+    "no rows": (make_app(lambda place: {"num-examples": 0}), "all 3 clients were left out"),
+    "no change": (make_app(plain, move=lambda place, arrays: arrays), "every ClientApp returned the model"),
+}
+
+
+@pytest.mark.parametrize("reason", NOTHING)
+@pytest.mark.parametrize("kind", [Merit, OwnLoop, Forwarding])
+def test_no_run_ends_in_silence_without_learning(kind: type[Merit], reason: str):
+    app, says = NOTHING[reason]
+    with pytest.raises(RunFailed, match=rf"nothing was learned: no round of 2 changed the model\. .*{says}"):
+        start(kind(**SETTINGS), app, 2, evaluate_fn=lambda *_: None)
+
+
+def test_under_flowers_wrapper_whose_end_is_not_known_the_first_round_must_learn():
+    wrapper: Any = DifferentialPrivacyServerSideFixedClipping(Merit(**SETTINGS), 0.0, 10.0, NODES)
+    with pytest.raises(RunFailed, match=r"nothing was learned: no round of 1 changed the model"):
+        start(wrapper, NOTHING["no rows"][0], 2)
+
+
+@pytest.mark.parametrize("kind", [Merit, OwnLoop, Forwarding])
+def test_the_servers_results_are_kept_whoever_loops_over_the_rounds(kind: type[Merit]):
+    strategy = kind(**SETTINGS)
+    result = start(strategy, make_app(plain), 2, evaluate_fn=lambda number, _: MetricRecord({"auc": 0.1 * number}))
+    assert [record.audit[SERVER]["auc"] for record in strategy.records] == pytest.approx([0.1, 0.2])
+    assert all(record.seconds["train"] > 0 for record in strategy.records)
+    assert result.arrays["weight"].numpy()[0, 0] > 2
+
+
+def test_the_log_fits_into_80_columns(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        start(Merit(prioritized("LD", "DS"), **SETTINGS), make_app(rich))
+    told = [record.getMessage() for record in caplog.records if " got " in record.getMessage()]
+    assert len(told) == NODES
+    for first, *more in (message.splitlines() for message in told):
+        assert len(f"INFO :      {first}".expandtabs()) <= 80
+        assert all(len(line) <= 80 and line.startswith(" " * 18) for line in more)
+        assert more
 
 
 def test_a_strategy_that_skips_configure_train_is_told_what_to_call():
@@ -230,20 +284,20 @@ def test_a_subclass_that_reads_replies_gets_their_arrays():
 
 
 def test_messages_in_process_are_copies():
-    app = ClientApp()
-    kept = list[ArrayRecord]()
+    kept = list[Arrays]()
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        arrays = message.content["arrays"]
-        message.content["arrays"] = ArrayRecord()  # what a node does to its message is its own affair
-        arrays.clear()
-        reply = ArrayRecord({"weight": Array(np.ones((2, 2), np.float32))})
-        kept.append(reply)
-        return Message(RecordDict({"arrays": reply, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+    def move(place: int, arrays: Arrays) -> Arrays:
+        kept.append({"weight": np.ones((2, 2), np.float32)})
+        return kept[-1]
 
-    start(Merit(**SETTINGS), app, rounds=2)
-    assert all(len(record) == 1 for record in kept)
+    def spoil(message: Message, context: Context, call: Any) -> Message:
+        reply = call(message, context)
+        message.content["arrays"].clear()  # what a node does to its message is its own affair
+        return reply
+
+    start(Merit(**SETTINGS), make_app(plain, move=move, mods=[spoil]), rounds=2)
+    assert all((arrays["weight"] == 1).all() for arrays in kept)
+    assert len(kept) == 2 * NODES
 
 
 def test_an_untested_version_warns_in_merit_and_is_refused_by_the_command(

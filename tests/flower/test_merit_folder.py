@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord
 from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
 from helpers import CommandLine
 from safetensors.numpy import load_file
+from small_app import Arrays, everybody, make_app
 
 from fedmerit import DS, LD, Recipe, Run, device_aware, fedavg, prioritized
 from fedmerit.core.server.optimizers import Momentum
@@ -28,7 +23,7 @@ from fedmerit.flower import InProcessGrid, Merit, facts
 
 NODES = 4
 NAMES = ("north", "east", "south", "west")
-SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
+SETTINGS = everybody(NODES)
 RECIPES = {
     "prioritized": prioritized(LD, DS, normalise="max"),
     "searched": device_aware(LD, DS, normalise="max"),
@@ -36,33 +31,23 @@ RECIPES = {
 }
 
 
-def make_app(claims: Any = None) -> ClientApp:
-    app = ClientApp()
+def app_with(claims: Any = range(NODES)) -> ClientApp:
+    """Nodes that claim these partitions."""
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        place = int(context.node_config["partition-id"])
-        model = message.content["arrays"]["weight"].numpy()
+    def train(place: int) -> dict[str, Any]:
         labels = np.arange(10 + 5 * place) % (2 + place)
-        told = {"num-examples": len(labels), **facts(labels, 6)}
-        claim = place if claims is None else claims[place]
-        told |= {} if claim is None else {"partition-id": claim}
-        trained = ArrayRecord(
-            {"weight": Array(model + np.float32(place + 1)), "steps": message.content["arrays"]["steps"]}
-        )
-        return Message(RecordDict({"arrays": trained, "metrics": MetricRecord(told)}), reply_to=message)
+        claim = {} if claims[place] is None else {"partition-id": claims[place]}
+        return {"num-examples": len(labels), **facts(labels, 6), **claim}
 
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        accuracy = float(1 / (1 + np.exp(-message.content["arrays"]["weight"].numpy().mean() / 10)))
-        return Message(RecordDict({"m": MetricRecord({"num-examples": 100, "accuracy": accuracy})}), reply_to=message)
+    def test(place: int, model: Arrays) -> dict[str, Any]:
+        return {"num-examples": 100, "accuracy": float(1 / (1 + np.exp(-model["weight"].mean() / 10)))}
 
-    return app
+    return make_app(train, test, lambda place, model: {**model, "weight": model["weight"] + np.float32(place + 1)})
 
 
 def start(strategy: Merit, rounds: int, app: ClientApp | None = None) -> ArrayRecord:
     first = ArrayRecord({"weight": Array(np.zeros((2, 2), np.float32)), "steps": Array(np.array(3, np.int64))})
-    return strategy.start(InProcessGrid(app or make_app(), NODES), first, num_rounds=rounds).arrays
+    return strategy.start(InProcessGrid(app or app_with(), NODES), first, num_rounds=rounds).arrays
 
 
 def merit(recipe: Recipe, out: Path | None = None, names: Any = NAMES) -> Merit:
@@ -122,7 +107,7 @@ def test_nodes_are_numbered_as_they_come_where_nobody_names_them(tmp_path: Path)
 
 @pytest.mark.parametrize("claim", [None, 0, 17, -1, 1.0])
 def test_a_node_that_is_nobody_is_left_out_and_the_ledger_says_so(claim: Any, tmp_path: Path):
-    start(merit(fedavg(), tmp_path / "a"), 1, make_app([0, 1, 2, claim]))
+    start(merit(fedavg(), tmp_path / "a"), 1, app_with([0, 1, 2, claim]))
     run = Run.load(tmp_path / "a")
     assert [one.id for one in run.explain(1)] == [0, 1, 2]
     (event,) = [event for event in run.events() if event.kind == "stranger"]
@@ -141,32 +126,3 @@ def test_another_run_is_not_continued(tmp_path: Path):
     del mine
     with pytest.raises(ConfigError, match="names of nodes must differ"):
         merit(fedavg(), names=("one", "one"))
-
-
-@pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An app in the layout that Flower makes, with our patch."""
-    folder = tmp_path / "app"
-    shutil.copytree(Path(__file__).with_name("fresh_app"), folder, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", "-p0", "merit.patch"], cwd=folder, check=True, env={"GIT_DIR": "/nonexistent"})
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.chdir(tmp_path)
-    yield folder
-    for name in [name for name in sys.modules if name.partition(".")[0] == "fresh"]:
-        del sys.modules[name]
-
-
-def test_a_fresh_app_needs_ten_lines_for_a_folder_that_explains_itself(fresh: Path, cli: CommandLine, tmp_path: Path):
-    changed = re.findall(r"^[+-](?![+-])", (fresh / "merit.patch").read_text(), re.MULTILINE)
-    assert len(changed) <= 10
-    from fresh.client_app import app as client  # type: ignore[import-not-found]
-    from fresh.server_app import app as server  # type: ignore[import-not-found]
-
-    assert isinstance(server, ServerApp)
-    settings = {"num-server-rounds": 2, "fraction-train": 1.0}
-    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
-    server(InProcessGrid(client, 3), context)
-    assert "south got" in cli("explain", tmp_path / "runs/fresh", "--client", "south").out.replace("\n", " ")
-    assert cli("report", tmp_path / "runs/fresh", "--text").code == 0
-    assert cli("report", tmp_path / "runs/fresh", "--out", tmp_path / "page.html").code == 0
-    assert Run.load(tmp_path / "runs/fresh").accuracy > 0.8

@@ -23,7 +23,7 @@ from fedmerit.config.schema import Config, dump_config, make_config
 from fedmerit.errors import ConfigError, DataError, RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import OUT, PATIENCE, TEXT, client, main
-from fedmerit.flower.start import on_loopback
+from fedmerit.flower.start import located, on_loopback
 from fedmerit.tasks.registry import make_learner, make_node, make_server
 
 WORDS = ("clinic", "home", "street")
@@ -238,3 +238,9 @@ def test_nobody_simulates_what_only_nodes_have(tmp_path: Path):
 def test_loopback_wants_a_file_for_each_node(config: Config, nodes: list[str], said: str, tmp_path: Path):
     with pytest.raises(ConfigError, match=said):
         on_loopback(config, tmp_path / "out", secure=False, say=print, nodes=nodes)
+
+
+def test_paths_of_several_files_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = make_config({"task": {"data": ["a.csv", "table:b/*.csv"], "label": "died"}})
+    assert located(config).task.data == f"table:{tmp_path}/a.csv|{tmp_path}/b/*.csv"

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 from flwr.supercore.privacy_accounting import NeighboringRelation, PrivacyConfig, SamplingMethod
 from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+from small_app import Arrays, make_app
 
 from fedmerit import prioritized
 from fedmerit.config.privacy import epsilon_after
@@ -33,23 +34,18 @@ def private_recipe(noise: float, fraction: float, **settings: Any) -> Recipe:
     return private(prioritized("DS", normalise=scale({"DS": 100})), privacy)
 
 
-def make_app(mods: Sequence[Mod] = ()) -> ClientApp:
+def clipped_app(mods: Sequence[Mod] = ()) -> ClientApp:
     """Every node moves the model by (2, 0, 0 ...), twice the clip, and has 50 rows."""
-    app = ClientApp(mods=list(mods))
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        model = message.content["arrays"]["w"].numpy().copy()
-        model[0] += 2
-        arrays, metrics = ArrayRecord({"w": Array(model)}), MetricRecord({"num-examples": 50, "secret": 1.0})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+    def move(place: int, arrays: Arrays) -> Arrays:
+        return {"w": arrays["w"] + 2 * np.eye(1, LENGTH, dtype=np.float32)[0]}
 
-    return app
+    return make_app(lambda place: {"num-examples": 50, "secret": 1.0}, move=move, mods=mods)
 
 
 def played(strategy: Merit, mods: Sequence[Mod] = ()) -> np.ndarray:
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
-    result = strategy.start(InProcessGrid(make_app(mods), NODES), start, num_rounds=ROUNDS)
+    result = strategy.start(InProcessGrid(clipped_app(mods), NODES), start, num_rounds=ROUNDS)
     assert not result.train_metrics_clientapp, "metrics of clients are not in the account"
     return result.arrays["w"].numpy()
 
@@ -108,7 +104,7 @@ def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
         FedAvg(fraction_train=1.0, **SETTINGS), 1.5, 1.0, NODES, accountant=RdpAccountant(settings)
     )
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
-    wrapper.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    wrapper.start(InProcessGrid(clipped_app(), NODES), start, num_rounds=ROUNDS)
     ours = Merit(private_recipe(1.5, 1.0), **SETTINGS)
     played(ours)
     spent = wrapper.privacy_spent()

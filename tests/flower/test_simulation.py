@@ -40,19 +40,24 @@ epochs = [1, 3]
 """
 
 
-def test_the_simulation_gives_the_local_runs_weights(tmp_path: Path):
-    (tmp_path / "config.toml").write_text(TOML)
-    command = [BIN / "fedmerit", "flower", tmp_path / "config.toml", "--simulation", "--out", tmp_path / "out"]
+def simulate(folder: Path, *options: object, **environment: str) -> None:
+    """Run the configuration in Flower's simulation, into the folder's `out`."""
+    command = (BIN / "fedmerit", "flower", folder / "config.toml", "--simulation", "--out", folder / "out", *options)
     done = subprocess.run(
-        [str(word) for word in command],
-        env=os.environ | {"FLWR_HOME": str(tmp_path / "home")},
+        list(map(str, command)),
+        env=os.environ | {"FLWR_HOME": str(folder / "home")} | environment,
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert (tmp_path / "out" / "model.safetensors").exists(), done.stderr[-3000:]
+    assert (folder / "out" / "model.safetensors").exists(), done.stderr[-3000:]
+
+
+def test_the_simulation_gives_the_local_runs_weights(tmp_path: Path):
+    (tmp_path / "config.toml").write_text(TOML)
+    simulate(tmp_path)
     theirs, ours = Run.load(tmp_path / "out"), run_config(load_config(tmp_path / "config.toml"), tmp_path / "local")
     assert np.abs(theirs.model - ours.model).max() < 1e-5
     for round in (1, 2):
@@ -84,22 +89,10 @@ def test_an_existing_ray_cluster_and_cpus_per_client(tmp_path: Path):
         while "Ray runtime started" not in (tmp_path / "head.log").read_text():
             assert time.monotonic() < ends, (tmp_path / "head.log").read_text()
             time.sleep(0.2)
-        run = ["flower", "run", tmp_path / "config.toml", "--out", tmp_path / "out", "--simulation"]
-        run += ["--client-cpus", 2]
-        environment = {"FLWR_HOME": str(tmp_path / "home"), "RAY_ADDRESS": f"127.0.0.1:{port}"}
-        done = subprocess.run(
-            [str(word) for word in (BIN / "fedmerit", *run)],
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        simulate(tmp_path, "--client-cpus", 2, RAY_ADDRESS=f"127.0.0.1:{port}")
     finally:
         os.killpg(head.pid, signal.SIGTERM)
         head.wait(60)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert (tmp_path / "out" / "model.safetensors").exists()
     actors = list(temp.glob("session_2*/logs/worker-*-01000000-*.out"))  # of the first job of this cluster
     shutil.rmtree(temp, ignore_errors=True)
     assert len(actors) == 1

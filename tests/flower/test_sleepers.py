@@ -40,9 +40,8 @@ def test_a_round_ends_at_its_deadline_and_the_next_do_not_wait(tmp_path: Path, m
     run = {"rounds": ROUNDS, "fraction": 1.0, "wait": {"min_fraction": 0.75, "seconds": DEADLINE}}
     config = make_config({"task": {"data": "nodes", "label": "ill", "nodes": nodes}, "run": run})
     write_app(tmp_path / "app", config, tmp_path / "run")
-    # it reads its rows at each message, so that it falls asleep in the middle of the run
-    configs = [node_config("awake:frame", name) for name in names[:3]]
-    configs.append(f"{node_config('sleeper:frame', names[3])} resident=false")
+    # a node reads its rows at each message, so that the last one falls asleep in the middle of the run
+    configs = [node_config("sleeper:frame" if name == names[3] else "awake:frame", name) for name in names]
     with loopback(tmp_path, len(names), configs=configs) as made:
         made.run(tmp_path / "app")
         made.wait_for("run", "fedmerit: round 1,", 400)

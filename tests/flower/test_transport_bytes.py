@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord, Context, Message
 from helpers import ProbabilisticSoftmax, random_split, small_task
+from small_app import Arrays, everybody, make_app
 
 from fedmerit import DS, LD, MW, Recipe, Task, adaptive, device_aware, fedavg, m2f
 from fedmerit.core.collect.collect import InTime, Uniform
@@ -114,22 +114,18 @@ def test_a_strategy_books_what_its_apps_arrays_weigh(name: str):
     model = ArrayRecord(
         {"weight": Array(np.zeros((4, 3), np.float32)), "bias": Array(np.zeros(3)), "steps": Array(np.array(7))}
     )
-    app, recipe = ClientApp(), RECIPES[name]()
+    recipe = RECIPES[name]()
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        labels = np.arange(8 + int(context.node_config["partition-id"])) % 3
-        told = MetricRecord({"num-examples": len(labels)} | facts(labels, 3, recipe))
-        return Message(RecordDict({"arrays": message.content["arrays"], "metrics": told}), reply_to=message)
+    def train(place: int) -> dict[str, float]:
+        labels = np.arange(8 + place) % 3
+        return {"num-examples": len(labels)} | facts(labels, 3, recipe)
 
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        told = MetricRecord({"num-examples": 10, "accuracy": 0.5})
-        return Message(RecordDict({"metrics": told}), reply_to=message)
+    def move(place: int, arrays: Arrays) -> Arrays:
+        return {**arrays, "bias": arrays["bias"] + 1.0}
 
+    app = make_app(train, lambda *_: {"num-examples": 10, "accuracy": 0.5}, move)
     grid = CountingGrid(app, CLIENTS)
-    nodes = {"min_train_nodes": CLIENTS, "min_available_nodes": CLIENTS, "min_evaluate_nodes": 0}
-    strategy = Merit(recipe, fraction_evaluate=0.0, **nodes)
+    strategy = Merit(recipe, fraction_evaluate=0.0, **everybody(CLIENTS))
     strategy.start(grid, model, num_rounds=2)
     assert sum(record.bytes_down for record in strategy.records) == grid.sent
     assert sum(record.bytes_up for record in strategy.records) == grid.received == 2 * CLIENTS * 80

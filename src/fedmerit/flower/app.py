@@ -27,7 +27,7 @@ from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
 from fedmerit.engine.loop import with_control
-from fedmerit.engine.preflight import BELIEVED, check_server
+from fedmerit.engine.preflight import BELIEVED, check_attackers, check_server
 from fedmerit.engine.progress import NewNotes
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
@@ -113,6 +113,8 @@ def serve(
     splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
     collect = make_collect(config.run, recipe)
     check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
+    attackers = find_attackers(config.task, len(half.names), config.run.seed)
+    check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)
     deadline = config.run.deadline or timeout
     fleet = GridFleet(
         grid,
@@ -120,7 +122,7 @@ def serve(
         timeout=deadline,
         wait=wait.make() if wait else None,
         enrolment=enrolment,
-        attackers=find_attackers(config.task, len(half.names), config.run.seed),
+        attackers=attackers,
     )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))

@@ -161,10 +161,8 @@ def _rows_in(half: ClientHalf, content: RecordDict) -> Samples:
 
 def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> tuple[int, int]:
     """Count the correct rows of a model, and sum its losses."""
-    if not len(rows):
-        return 0, 0
-    if not with_losses:
-        return int(right_rows(half.learner, model, rows.x, rows.y).sum()), 0
+    if not len(rows) or not with_losses:
+        return int(right_rows(half.learner, model, rows.x, rows.y).sum()) if len(rows) else 0, 0
     right, losses = count_losses(half.learner, model, rows.x, rows.y)
     return int(right.sum()), int(losses.sum(dtype=np.int64))
 
@@ -198,14 +196,11 @@ def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, 
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     values = {name: np.asarray(value) for name, value in attributes.items()}
     columns = {name: value for name, value in values.items() if value.ndim}
-    single = {name: _client_fact(value.item()) for name, value in values.items() if not value.ndim}
+    own = {name: value.item() for name, value in values.items() if not value.ndim}
+    single = {name: str(value).lower() if isinstance(value, bool) else value for name, value in own.items()}
     required = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
     names = [name for name in required if name not in (SAMPLES, *OF_TRAINING)]
     return measure(Samples(rows, labels, classes, columns, single), names)
-
-
-def _client_fact(value: float | str) -> float | str:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def clip_mod(clip: float) -> Mod:

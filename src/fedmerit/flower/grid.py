@@ -192,9 +192,6 @@ class LateAnswers:
     waiting: dict[ClientId, LateMessage] = field(default_factory=dict)
     arrived: dict[ClientId, StaleAnswer] = field(default_factory=dict)
 
-    def __contains__(self, client: ClientId) -> bool:
-        return client in self.waiting
-
     def pull(self, grid: Grid, nodes: Mapping[ClientId, int]) -> list[ClientId]:
         """Pull late answers; return the clients that have answered or have a new node, and so are available again."""
         replies, unreadable = pull(grid, [late.message_id for late in self.waiting.values()])

@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedmerit.core.attacks import NOBODY, Attackers
+from fedmerit.core.attacks.attack import NOBODY, Attackers
 from fedmerit.core.collect.late import Wait
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
@@ -36,7 +36,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import collude, extra_names
+from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, Receive, exchange, pull, push
@@ -84,7 +84,7 @@ class GridFleet:
     """How long an exchange waits for all clients; a late client gets no message before its answer arrives."""
     enrolment: Enrolment | None = None
     attackers: Attackers = NOBODY
-    """Simulated coalitions that know the honest updates; all other attackers act on their nodes."""
+    """Simulated attackers; coalitions act in the collector (`Attacked`), all other attackers on their nodes."""
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
@@ -148,10 +148,9 @@ class GridFleet:
     def _welcome_back(self) -> None:
         """Send hello messages to mute nodes without waiting, and admit nodes that answered an earlier one."""
         greeted, due = self.admission.greeted, self.admission.due()
-        if due:
-            greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
-            sent = zip(push(self.grid, greetings), due, strict=False)
-            greeted |= {message_id: node for message_id, node in sent if message_id}
+        greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
+        sent = zip(push(self.grid, greetings), due, strict=False)
+        greeted |= {message_id: node for message_id, node in sent if message_id}
         replies, unreadable = pull(self.grid, list(greeted))
         for message_id in unreadable:
             del greeted[message_id]
@@ -254,7 +253,7 @@ class GridFleet:
                 self._record_personal(client, starts[client] + updates.row(place), index, TRAINED)
             elif personal.get(client) == "reset" and client in sent:
                 self._record_personal(client, starts[client], index, TRAINED)
-        replies = Replies(
+        return Replies(
             ids,
             updates,
             tuple(answers[client][2] for client in ids),
@@ -265,7 +264,6 @@ class GridFleet:
             vectors=received,
             started={client: stale[client].index for client in ids if client in stale},
         )
-        return collude(replies, self.attackers, index)
 
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
@@ -315,9 +313,8 @@ class GridFleet:
         }
 
     def _evaluate(self, contents: Mapping[ClientId, RecordDict], models: int, losses: bool = False) -> list[Evaluation]:
-        clients = len(self.server.names)
-        correct, summed = np.zeros((models, clients), dtype=np.int64), np.zeros((models, clients))
-        sizes = np.zeros(clients, dtype=np.int64)
+        shape = models, len(self.server.names)
+        correct, summed, sizes = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape[1], np.int64)
         read = partial(evaluation, models=models, losses=losses)
         for client, answer in read_replies(read, self._ask(contents, EVALUATE).contents)[0].items():
             correct[:, client], summed[:, client], sizes[client] = answer
@@ -339,8 +336,8 @@ class GridFleet:
         names = [objective.name for objective in objectives]
         config: dict[str, Any] = {"objectives": names, "on": on}
         asked = range(len(self.server.names)) if clients is None else clients
-        shared = dict.fromkeys(asked, pack({"model": model}, config))
-        contents = self._with_personal("model", model, config) if personal else shared
+        shared = pack({"model": model}, config)
+        contents = self._with_personal("model", model, config) if personal else dict.fromkeys(asked, shared)
         return read_replies(partial(audited, names=names), self._ask(contents, AUDIT).contents)[0]
 
     def save(self, run: Path, index: int) -> None:
@@ -391,11 +388,13 @@ class GridFleet:
         wait = self.wait if index is not None or self.wait is None else replace(self.wait, overselect=1.0)
         self._welcome_back()
         self._pull_late_answers()
-        free = [client for client in contents if client in self.nodes and client not in self.late]
+        free = [client for client in contents if client in self.nodes and client not in self.late.waiting]
         messages = {client: (self.nodes[client], contents[client]) for client in free}
         result = exchange(self.grid, messages, kind, self.timeout, wait, receive)
         away = {
-            client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
+            client: "late: still busy with an earlier message"
+            if client in self.late.waiting
+            else "its node is not connected"
             for client in contents
             if client not in messages
         }

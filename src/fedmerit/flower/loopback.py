@@ -110,8 +110,7 @@ class Loopback:
                 self.keys[place] = make_node_key(self.folder / "keys", f"node{place}")
                 self.register(self.keys[place])
             key = ("--auth-supernode-private-key", str(self.keys[place].private))
-        partition = f"partition-id={place} num-partitions={of}"
-        self.start_supernode(f"node{place}", config or partition, *self.trust(), *key)
+        self.start_supernode(f"node{place}", config or f"partition-id={place} num-partitions={of}", *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
         """Start a SuperNode with any options, for example one that the SuperLink will not admit."""

@@ -6,11 +6,14 @@ FedDyn also change the clients, and need `fedmerit flower run`.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from itertools import product
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any, cast
 
 import numpy as np
@@ -40,7 +43,6 @@ from fedmerit.flower.grid import SafeGrid, error_text
 from fedmerit.flower.inbox import Inbox
 from fedmerit.flower.messages import (
     InvalidRecord,
-    as_numpy,
     consistent_metrics,
     read_replies,
     reason_of,
@@ -49,17 +51,44 @@ from fedmerit.flower.messages import (
     vector_bytes,
 )
 from fedmerit.flower.reported import find_key, metrics_of, missing_line, scalars, without_facts
-from fedmerit.flower.run_writer import Names, RunWriter
+from fedmerit.flower.run_writer import PARTITION, Names, RunWriter
 from fedmerit.flower.versions import warn_if_untested
 from fedmerit.store.reasons import nothing_weighed, why
 
 log = logging.getLogger("flwr")
+INDENT = " " * 18
+"""The width of Flower's prefix, a tab and `> `."""
+WRAPPER = TextWrapper(80, INDENT, INDENT, break_long_words=False, break_on_hyphens=False)
 
 WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses", "answers in their round"})
 """What a strategy provides to a recipe. The app decides which rows its nodes test models on."""
+ROUNDING = 1e-3
+"""The largest difference between an accuracy that a node reports and the recorded one."""
 ServerEvaluate = Callable[[Sequence[ArrayRecord]], Predictions]
 ServerMetrics = Callable[[int, ArrayRecord], MetricRecord | None]
-Combine = Callable[[list[RecordDict], str], MetricRecord]
+
+
+def _guarded(start: Callable[..., Result]) -> Callable[..., Result]:
+    """Wrap a strategy's `start`: an unreadable reply drops only its node, results are kept, no run ends in silence."""
+    signature = inspect.signature(start)
+
+    @wraps(start)
+    def guarded(self: Merit, *args: Any, **settings: Any) -> Result:
+        call = signature.bind(self, *args, **settings)
+        values, grid = call.arguments, call.arguments.get("grid")
+        if grid is None or isinstance(grid, SafeGrid):  # a subclass that calls super().start(...) is guarded there
+            return start(*call.args, **call.kwargs)
+        values["grid"], self._guards = SafeGrid(grid, self._receive), True
+        if values.get("evaluate_fn") is not None:
+            values["evaluate_fn"] = partial(self._evaluate_server, values["evaluate_fn"])
+        try:
+            result = start(*call.args, **call.kwargs)
+        finally:
+            self._grid = grid  # the wrapper refers to this strategy, which would keep its folder locked
+        self._require_learning()
+        return result
+
+    return guarded
 
 
 class Merit(FedAvg):
@@ -122,9 +151,16 @@ class Merit(FedAvg):
                 "Merit needs one model that all clients share, and this recipe trains several; run it with "
                 "`fedmerit flower run` (docs/flower.md)"
             )
-        rows = {"server rows"} if server_evaluate is not None else set()
-        check_words(recipe.parts, WORDS | rows, only=lambda word: word not in RECIPE_WORDS)
-        unknown = [name for name in recipe.required_facts if _needs_a_fleet(name)]
+        check_words(
+            recipe.parts,
+            WORDS if server_evaluate is None else WORDS | {"server rows"},
+            only=lambda word: word not in RECIPE_WORDS,
+        )
+        unknown = [
+            name
+            for name in recipe.required_facts
+            if find_fact(name).source == "server" and not name.startswith((VALIDATED, CONTRIBUTION))
+        ]
         if unknown:
             raise ConfigError(
                 f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot measure; use "
@@ -143,45 +179,40 @@ class Merit(FedAvg):
         self._like = ArrayRecord()
         self._messages: list[Message] = []
         self._inbox: Inbox | None = None
-        self._sent = self._judged = self._told_accuracy = False
+        self._sent = self._judged = self._told_accuracy = self._guards = False
         self._reported: set[str] = set()
         self._warned: set[tuple[str, int]] = set()
         self._tests: list[Message] = []
-        run = {"run": {"seed": seed, "fraction": self.fraction_train}}
-        self._run = RunWriter(None if out is None else Path(out), recipe, run, names)
+        settings = {"run": {"seed": seed, "fraction": self.fraction_train}}
+        self._run = RunWriter(None if out is None else Path(out), recipe, settings, names)
         self._state = self._run.state
         self._candidate_bytes = 0
+
+    start = _guarded(FedAvg.start)
 
     def summary(self) -> None:
         """Log the settings at the start."""
         log.info("\t├──> Recipe: %s", self.recipe)
         super().summary()
 
-    def start(
-        self,
-        grid: Grid,
-        initial_arrays: ArrayRecord,
-        num_rounds: int = 3,
-        timeout: float = 3600,
-        train_config: ConfigRecord | None = None,
-        evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: ServerMetrics | None = None,
-        **settings: Any,
-    ) -> Result:
-        """Run the rounds as FedAvg does, on a grid on which an unreadable reply drops only its node."""
-        kept = None if evaluate_fn is None else partial(self._evaluate_server, evaluate_fn)
-        safe = cast(Grid, SafeGrid(grid, self._receive))
-        configs = {"train_config": train_config, "evaluate_config": evaluate_config}
-        try:
-            result = super().start(safe, initial_arrays, num_rounds, timeout, evaluate_fn=kept, **configs, **settings)
-        finally:
-            self._grid = grid  # the wrapper refers to this strategy, which would keep its folder locked
-        if self._sent and self._privacy is None and self.records and all(one.weights is None for one in self.records):
-            raise RunFailed(
-                f"nothing was learned: no round of {len(self.records)} changed the model. "
-                f"{nothing_weighed(self._run.ledger, self.records[-1].index)}"
-            )
-        return result
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Guard the `start` of a subclass that has its own loop over the rounds."""
+        super().__init_subclass__(**options)
+        if "start" in vars(cls):
+            cls.start = _guarded(cls.start)
+
+    def _require_learning(self) -> None:
+        """Raise an error if no round so far has changed the model."""
+        changed = (
+            one.diagnostics is not None and one.diagnostics.norms.any()
+            for one in self.records
+            if one.weights is not None
+        )
+        if self._privacy is not None or not (self._sent and self.records) or any(changed):
+            return
+        last, reason = self.records[-1], "All updates are 0: every ClientApp returned the model that it received."
+        reason = nothing_weighed(self._run.ledger, last.index) if last.weights is None else reason
+        raise RunFailed(f"nothing was learned: no round of {len(self.records)} changed the model. {reason}")
 
     def _receive(self, reply: Message) -> None:
         """Read a training reply as it arrives, so that it is not held until all are there.
@@ -197,7 +228,9 @@ class Merit(FedAvg):
         """Evaluate on the server with the app's function, and keep the result."""
         metrics = evaluate_fn(server_round, arrays)
         if metrics is not None and self.records and self.records[-1].index == server_round:
-            self.records[-1] = self._run.amend(self.records[-1], {}, {}, scalars(metrics))
+            values, key = scalars(metrics), self._metric_keys["accuracy"]
+            named = {"accuracy": values[key]} if key in values else {}
+            self.records[-1] = self._run.amend(self.records[-1], {}, {}, named | values)
         return metrics
 
     def configure_train(
@@ -211,14 +244,17 @@ class Merit(FedAvg):
         model = to_vector(arrays)
         self._state = replace(self._state or State(model), model=model)
         if self._privacy is None:
+            fraction, everyone = self.fraction_train, getattr(self.recipe.memory, "everyone_first", False)
+            self.fraction_train = 1.0 if everyone and server_round == 1 else fraction
             self._messages = list(super().configure_train(server_round, arrays, config, grid))
+            self.fraction_train = fraction
         else:
             config["server-round"] = server_round
-            record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+            record, train = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config}), MessageType.TRAIN
             nodes = self._draw_nodes(self._privacy, server_round)
-            self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
+            self._messages = [Message(record, dst_node_id=node, message_type=train) for node in nodes]
         self._run.clients_of(message.metadata.dst_node_id for message in self._messages)  # number new nodes by id
-        self._inbox = Inbox(self._messages, model, arrays, self.weighted_by_key)
+        self._inbox, self._clock = Inbox(self._messages, model, arrays, self.weighted_by_key), Clock()
         self._sent = self._sent or bool(self._messages)
         return self._messages
 
@@ -241,9 +277,10 @@ class Merit(FedAvg):
             )
         if self._inbox is None or server_round <= self._run.done:
             return to_arrays(self._state.model, self._like), None
-        clock, inbox, self._inbox = Clock(), self._inbox, None
+        clock, inbox, self._inbox = self._clock, self._inbox, None
         for reply in replies:
             inbox.read(reply)
+        clock.lap("train")
         by_node = inbox.replies()
         self._require_facts(by_node)
         collected, nodes, strangers = self._run.by_client(by_node)
@@ -257,22 +294,24 @@ class Merit(FedAvg):
         tested = Tested(result.moved.evaluation)
         record = make_record(self.recipe.priority, result, tested, down, collected.bytes_up, clock)
         for client, reason in result.dropped.items():
-            log.info("\t> %s dropped: %s", names[client], reason)
+            _tell(f"{names[client]} dropped: {reason}")
         for note in result.notes:
-            log.info("\t> %s%s", "" if note.client is None else f"{names[note.client]} ", note.text)
+            _tell(note.text if note.client is None else f"{names[note.client]} {note.text}")
         if privacy is not None:
             record = replace(record, epsilon=epsilon_of_releases(privacy, self._run.ledger.releases()))
-            log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
+            _tell(f"epsilon {record.epsilon:.3g} at delta {privacy.delta:g}")
         for suspect in self._watch(record):
-            log.warning("\t> %s is a suspect: %s", names[suspect.client], suspect.summary)
-        self.records.append(self._run.write(result.state, record, lambda: as_numpy(arrays), strangers))
-        for line in why(self._run.ledger).splitlines():
-            log.info("\t> %s", line)
+            _tell(f"{names[suspect.client]} is a suspect: {suspect.summary}", logging.WARNING)
+        self.records.append(self._run.write(result.state, record, arrays, strangers))
+        for line in why(self._run.ledger).splitlines() if record.weights is not None or not result.dropped else ():
+            _tell(line)
         if privacy is not None:  # the accounting does not cover the app's own metrics, so they are not released
             return arrays, None
+        if not self._guards:  # Flower's wrappers have their own loop, whose end is not known here
+            self._require_learning()
         if record.weights is None:
             return None, None
-        contents = {nodes[client]: inbox.contents[nodes[client]] for client in result.cohort.ids}
+        contents = {nodes[client]: inbox.contents[nodes[client]] for client in result.cohort.fresh().ids}
         return arrays, self._metrics(contents, self.train_metrics_aggr_fn)
 
     def _host(self) -> Host:
@@ -280,55 +319,62 @@ class Merit(FedAvg):
         clients = cast(Clients, self)  # a recipe with one model calls only `judges` and `evaluate`
         # A private sum counts the clients that can be drawn, which are `min_available_nodes`.
         names = self._run.names if self._privacy is None else map(str, range(self.min_available_nodes))
-        predict = None if self.server_evaluate is None else self._predict
+        predict = None if self.server_evaluate is None else partial(self._predict, self.server_evaluate)
         return Host(clients, tuple(names), WORDS, self.limits, predict, book=self._run.ledger.book)
 
     def _require_facts(self, replies: Replies) -> None:
         """Raise an error if no node has ever reported a fact that the recipe needs."""
-        needed = self._run.needed_facts(self.recipe.client_facts)
+        needed = [*([PARTITION] if self._run.by_claim else []), *self.recipe.client_facts]
         self._reported |= {name for facts in replies.facts for name in needed if name in facts}
         missing = [name for name in needed if name not in self._reported]
         if missing and replies.ids:
             names = ", ".join(f"`{self.weighted_by_key if name == SAMPLES else name}`" for name in missing)
-            use = "    from fedmerit.flower import facts\n" if "**facts(" in self._line(missing) else ""
+            needs = "`names`" if missing == [PARTITION] else "the recipe"
+            line = missing_line(missing, self.weighted_by_key)
+            use, where = "    from fedmerit.flower import facts\n", "\nwith the labels `y` of the node's training rows"
             raise ConfigError(
-                f"no node reports {names}, which the recipe or `names` needs. Add it to the metrics of the ClientApp's "
-                f"train reply:\n{use}    {self._line(missing)}"
+                f"no node reports {names}, which {needs} needs.\n"
+                "Add it to the metrics of the ClientApp's train reply:\n"
+                + (f"{use}    {line}{where}, numbers from 0 to `classes` - 1" if "**facts(" in line else f"    {line}")
             )
-
-    def _line(self, missing: Sequence[str]) -> str:
-        return missing_line(missing, self.weighted_by_key)
 
     def _warn_of_missing(self, replies: Replies, strangers: Mapping[int, str]) -> None:
         """Warn once per client that does not report a required fact, and of nodes that are not a named client."""
         for name in self.recipe.client_facts:
-            lacking = zip(replies.ids, replies.facts, strict=True)
-            new = [client for client, facts in lacking if name not in facts and (name, client) not in self._warned]
+            new = [
+                client
+                for client, facts in zip(replies.ids, replies.facts, strict=True)
+                if name not in facts and (name, client) not in self._warned
+            ]
             self._warned |= {(name, client) for client in new}
             if new:
-                who = ", ".join(self._run.names[client] for client in new)
-                text = "\t> dropped because `%s` is missing: %s. Their ClientApp must have: %s"
-                log.warning(text, name, who, self._line([name]))
+                who, line = ", ".join(map(self._run.names.__getitem__, new)), missing_line([name], self.weighted_by_key)
+                _tell(f"dropped because `{name}` is missing: {who}. Their ClientApp must have:", logging.WARNING, line)
         for node, reason in strangers.items():
-            log.warning("\t> node %d is left out: %s", node, reason)
+            _tell(f"node {node} is left out: {reason}", logging.WARNING)
 
-    def _metrics(self, contents: Mapping[int, RecordDict], combine: Combine) -> MetricRecord | None:
+    def _metrics(
+        self, contents: Mapping[int, RecordDict], combine: Callable[[list[RecordDict], str], MetricRecord]
+    ) -> MetricRecord | None:
         """Aggregate the app's own metrics as FedAvg does, over nodes whose metric names agree with the majority."""
         consistent, rejected = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
         for node, reason in rejected.items():
-            log.warning("\t> metrics of %s are ignored: %s", self._run.name_of(node), reason)
+            _tell(f"metrics of {self._run.name_of(node)} are ignored: {reason}", logging.WARNING)
         try:
             return combine(list(consistent.values()), self.weighted_by_key) if consistent else None
         except (ValueError, TypeError, KeyError, ArithmeticError) as error:
-            log.warning("\t> metrics cannot be aggregated and are dropped: %s", reason_of(error))
+            _tell(f"metrics cannot be aggregated and are dropped: {reason_of(error)}", logging.WARNING)
             return None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Make FedAvg's messages, and store them to match replies with nodes."""
-        done = server_round <= self._run.done
-        self._tests = [] if done else list(super().configure_evaluate(server_round, arrays, config, grid))
+        self._tests = (
+            list(super().configure_evaluate(server_round, arrays, config, grid))
+            if server_round > self._run.done
+            else []
+        )
         return self._tests
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -342,34 +388,44 @@ class Merit(FedAvg):
             tests, rejected = self._read_tests(contents)
             if not tests and not self._told_accuracy:
                 self._told_accuracy = True
-                log.warning("\t> no accuracy of the nodes is kept: %s", next(iter(rejected.values())))
-            counts = {node: (correct, size) for node, (correct, size, _) in tests.items()}
+                _tell(f"no accuracy of the nodes is kept: {next(iter(rejected.values()))}", logging.WARNING)
             own, _ = consistent_metrics(self._without_facts(contents), self.weighted_by_key)
             metrics = {node: scalars(metrics_of(content), self.weighted_by_key) for node, content in own.items()}
-            self.records[-1] = self._run.amend(self.records[-1], counts, metrics)
+            self.records[-1] = self._run.amend(self.records[-1], tests, metrics)
         return self._metrics(contents, self.evaluate_metrics_aggr_fn)
 
     def _without_facts(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
-        required, weight = self.recipe.client_facts, self.weighted_by_key
-        return {node: without_facts(content, required, weight) for node, content in contents.items()}
+        return {
+            node: without_facts(content, self.recipe.client_facts, self.weighted_by_key)
+            for node, content in contents.items()
+        }
 
     def _read_tests(
         self, contents: Mapping[int, RecordDict], *, losses: bool = False
     ) -> tuple[dict[int, tuple[int, int, float]], dict[int, str]]:
-        """Read correct rows, rows and summed loss of each reply; reasons for the unusable ones."""
+        """Read correct rows, rows and summed loss of each reply; reasons for the unusable ones.
+
+        Some apps count batches, not rows. If rounding to whole rows would change the accuracy, each counts 1,000 times.
+        """
         keys = {kind: self._key(kind, list(contents.values())) for kind in ("accuracy", *(["loss"] if losses else []))}
-        return read_replies(partial(self._read_test, keys=keys), contents)
+        tests, rejected = read_replies(partial(self._read_test, keys=keys), contents)
+        shares = [(share, size) for share, size, _ in tests.values() if size]
+        unit = 1000 if any(abs(share - round(share * size) / size) > ROUNDING for share, size in shares) else 1
+        return {
+            node: (round(share * size * unit), size * unit, loss * size * unit)
+            for node, (share, size, loss) in tests.items()
+        }, rejected
 
     def _key(self, kind: str, contents: Sequence[RecordDict]) -> str | None:
         """The metric that is the accuracy or the loss: the given one, or a usual name, which is logged once."""
         if self._metric_keys[kind] is None and (found := find_key(kind, contents)):
             self._metric_keys[kind] = found
             if found != kind:
-                log.info("\t> the %s of the nodes is their metric `%s`", kind, found)
+                _tell(f"the {kind} of the nodes is their metric `{found}`")
         return self._metric_keys[kind]
 
-    def _read_test(self, content: RecordDict, keys: Mapping[str, str | None]) -> tuple[int, int, float]:
-        """Read correct rows, rows and summed loss from the reply of an app's evaluate function; check their range."""
+    def _read_test(self, content: RecordDict, keys: Mapping[str, str | None]) -> tuple[float, int, float]:
+        """Read accuracy, rows and mean loss from the reply of an app's evaluate function; check their range."""
         metrics = metrics_of(content)
         size = metrics.get(self.weighted_by_key)
         if not isinstance(size, float | int) or not 0 <= size <= MOST_SAMPLES or size != int(size):
@@ -385,34 +441,23 @@ class Merit(FedAvg):
                     f"{', '.join(metrics):.200}); name another one with Merit(..., {kind}_key=...)"
                 )
             values[kind] = float(value)
-        return round(values["accuracy"] * size), int(size), values["loss"] * size
-
-    @property
-    def largest_share(self) -> float:
-        """n times the largest weight of any round so far: 1 for equal weights.
-
-        Flower's wrappers for differential privacy calibrate the noise for weights of 1/n. With other weights, one
-        update counts up to this many times as much, and the noise must be that much larger for the same guarantee.
-        """
-        rounds = [record.weights.weights for record in self.records if record.weights is not None]
-        return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
+        return values["accuracy"], int(size), values["loss"]
 
     def explain(self, number: int) -> list[ClientWeight]:
         """The weight of each client in a round, with its facts, criteria and score."""
-        record = next((record for record in self.records if record.index == number), None)
-        if record is None or record.weights is None:
-            return []
-        groups = None if record.groups is None else record.groups.labels
-        return by_client(record.weights, record.priority, record.ids, record.facts, groups)
+        for record in self.records:
+            if record.index == number and record.weights is not None:
+                groups = None if record.groups is None else record.groups.labels
+                return by_client(record.weights, record.priority, record.ids, record.facts, groups)
+        return []
 
     def judges(self) -> Sequence[ClientId]:
         """The clients whose nodes are connected."""
         return sorted(self._run.clients_of(self._grid.get_node_ids()).values())
 
-    def _predict(self, models: Iterable[Model]) -> Predictions:
+    def _predict(self, server_evaluate: ServerEvaluate, models: Iterable[Model]) -> Predictions:
         """Predict with models on the server's rows."""
-        assert self.server_evaluate is not None  # the constructor checked it
-        return self.server_evaluate([to_arrays(model, self._like) for model in models])
+        return server_evaluate([to_arrays(model, self._like) for model in models])
 
     def evaluate(
         self,
@@ -426,14 +471,11 @@ class Merit(FedAvg):
         nodes = self._run.clients_of(self._grid.get_node_ids())
         judges = [(node, client) for node, client in nodes.items() if clients is None or client in clients]
         self._candidate_bytes += vector_bytes(self._like) * len(models) * len(judges)
-        messages, cells = [], []
+        messages, cells = list[Message](), list(product(range(len(models)), (client for _, client in judges)))
         for place, model in enumerate(models):
-            arrays = to_arrays(model, self._like)
-            for node, client in judges:
-                config = ConfigRecord({"candidate": place, "on": on})
-                content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-                messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
-                cells.append((place, client))
+            config = ConfigRecord({"candidate": place, "on": on})
+            record = RecordDict({self.arrayrecord_key: to_arrays(model, self._like), self.configrecord_key: config})
+            messages += [Message(record, dst_node_id=node, message_type=MessageType.EVALUATE) for node, _ in judges]
         replies = list(self._grid.send_and_receive(messages))
         sent = {message.metadata.message_id: place for place, message in enumerate(messages)}
         answers = {sent.pop(name): reply for reply in replies if (name := reply.metadata.reply_to_message_id) in sent}
@@ -453,18 +495,18 @@ class Merit(FedAvg):
 
     def _require_judges(self, judged: bool, rejected: Mapping[ClientId, str]) -> None:
         """Raise an error if no node has ever tested a candidate of the search; later, a warning."""
-        reasons = [f"{self._run.names[client]}: {reason}" for client, reason in sorted(rejected.items())]
-        reason = printable(reasons[0]) if reasons else "no node answered"
-        if not judged and not self._judged:
+        reasons = (f"{self._run.names[client]}: {reason}" for client, reason in sorted(rejected.items()))
+        reason = printable(next(reasons, "no node answered"))
+        if not (judged or self._judged):
             raise RunFailed(
                 "the recipe's search tests candidate models with the app's evaluate function, and no node returned a "
                 f"usable result ({reason})"
             )
         if not judged:
-            log.warning("\t> no node tested the candidates of this round (%s)", reason)
+            _tell(f"no node tested the candidates of this round ({reason})", logging.WARNING)
         self._judged = True
 
 
-def _needs_a_fleet(name: str) -> bool:
-    """Whether a fact is measured by the server of `fedmerit flower run`, which a strategy does not have."""
-    return find_fact(name).source == "server" and not name.startswith((VALIDATED, CONTRIBUTION))
+def _tell(text: str, level: int = logging.INFO, code: str = "") -> None:
+    """Log a sentence in lines of 80 columns, and a line of code that must not be wrapped."""
+    log.log(level, "\t> %s", "\n".join([WRAPPER.fill(text).lstrip(), *([INDENT + code] if code else [])]))

@@ -139,11 +139,6 @@ def to_arrays(model: Model, like: ArrayRecord) -> ArrayRecord:
     return ArrayRecord(arrays)
 
 
-def as_numpy(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a record by name."""
-    return {name: array.numpy() for name, array in arrays.items()}
-
-
 def vector_bytes(arrays: ArrayRecord) -> int:
     """Count the bytes of a record's numbers, without headers.
 

@@ -56,9 +56,8 @@ def scalars(metrics: Mapping[str, Any], weight: str = "") -> dict[str, float]:
     `loss` becomes `mean loss`, because the ledger's own objective `loss` is scaled so that 1 is best.
     """
     single = {name: float(value) for name, value in metrics.items() if isinstance(value, float | int)}
-    shown = {"loss": "mean loss"}
     return {
-        printable(shown.get(name, name), 80): value if math.isfinite(value) else math.nan
+        printable("mean loss" if name == "loss" else name, 80): value if math.isfinite(value) else math.nan
         for name, value in single.items()
         if name != weight
     }

@@ -7,14 +7,14 @@ same while the node is connected, also if the ServerApp restarts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from flwr.app import ArrayRecord
 
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.recipe import Recipe
@@ -35,7 +35,6 @@ NODES = "nodes.json"
 """The file with the client of each node."""
 
 Names = Sequence[str] | Mapping[int, str]
-NamedArrays = Mapping[str, NDArray[Any]]
 
 
 class RunWriter:
@@ -50,7 +49,7 @@ class RunWriter:
     def __init__(self, out: Path | None, recipe: Recipe, settings: Mapping[str, Any], names: Names = ()) -> None:
         self._by_node: Mapping[int, str] = names if isinstance(names, Mapping) else {}
         self.names: list[str] = [] if isinstance(names, Mapping) else list(names)
-        self._by_claim = bool(self.names)
+        self.by_claim = bool(self.names)
         given = [*self.names, *self._by_node.values()]
         if not all(isinstance(name, str) for name in given):
             raise ConfigError(
@@ -78,7 +77,7 @@ class RunWriter:
         if meta.get("settings") != settings:
             raise FolderError(f"{out} has a run with another recipe or other settings; choose another `out`")
         check_versions(out, meta)
-        if self._by_claim and names != self.names:
+        if self.by_claim and names != self.names:
             raise FolderError(
                 f"{out} has a run with other client names ({', '.join(names[:5])}); use these names, or another `out`"
             )
@@ -95,18 +94,13 @@ class RunWriter:
 
     def clients_of(self, nodes: Iterable[int]) -> dict[int, ClientId]:
         """The client of each node; with a list of names, only of nodes that have reported their partition-id."""
-        if not self._by_claim:
+        if not self.by_claim:
             return {node: self._identify(node) for node in sorted(nodes)}
         return {node: self._clients[node] for node in nodes if node in self._clients}
 
     def name_of(self, node: int) -> str:
         """The name of a node's client, or its id if it is not a client."""
-        client = self._clients.get(node)
-        return f"node {node}" if client is None else self.names[client]
-
-    def needed_facts(self, required: Sequence[str]) -> list[str]:
-        """What nodes must report: the facts that the recipe requires and, with a list of names, their partition-id."""
-        return [*([PARTITION] if self._by_claim else []), *required]
+        return self.names[self._clients[node]] if node in self._clients else f"node {node}"
 
     def describe(self, app: str) -> None:
         """Note the name of the Flower app, once, for the title of the report."""
@@ -145,7 +139,7 @@ class RunWriter:
         """Return the client of a node; assign one to a new node."""
         if node in self._clients:
             return self._clients[node]
-        if self._by_claim:
+        if self.by_claim:
             if not isinstance(claim, int) or not 0 <= claim < len(self.names):
                 raise ValueError(
                     f"metric {PARTITION!r} must be a whole number from 0 to {len(self.names) - 1} (got {claim!r:.80}); "
@@ -159,12 +153,10 @@ class RunWriter:
         self._clients = {other: place for other, place in self._clients.items() if place != client} | {node: client}
         return client
 
-    def write(
-        self, state: State, record: Record, arrays: Callable[[], NamedArrays], strangers: Mapping[int, str]
-    ) -> Record:
+    def write(self, state: State, record: Record, arrays: ArrayRecord, strangers: Mapping[int, str]) -> Record:
         """Write a round: first the models, then the ledger; return the record with a note on each unknown node.
 
-        `arrays` returns the model under the names that the app uses.
+        `arrays` is the model under the names that the app uses.
         """
         notes = (
             Note("stranger", str(node), f"node {node}, which is not a named client, was left out: {reason}")
@@ -176,7 +168,7 @@ class RunWriter:
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
             write_checkpoint(self._out, state, self.ledger.identity())
-            named = arrays()
+            named = {name: array.numpy() for name, array in arrays.items()}
             write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
         self.ledger.append(record)
         return record
@@ -184,14 +176,14 @@ class RunWriter:
     def amend(
         self,
         record: Record,
-        tests: Mapping[int, tuple[int, int]],
+        tests: Mapping[int, tuple[int, int, float]],
         metrics: Mapping[int, Mapping[str, float]],
         server: Mapping[str, float] = EMPTY,
     ) -> Record:
-        """Add tests to the last round: (correct rows, rows) and metrics by node, and the metrics of the server."""
+        """Add tests to the last round: (correct rows, rows, loss) and metrics by node, and the server's metrics."""
         correct, sizes = np.zeros((2, len(self.names)), dtype=np.int64)
         for node, client in self.clients_of(tests).items():
-            correct[client], sizes[client] = tests[node]
+            correct[client], sizes[client], _ = tests[node]
         evaluation = Evaluation(correct, sizes) if tests else record.evaluation
         audit = {client: metrics[node] for node, client in self.clients_of(metrics).items()}
         audit |= {SERVER: server} if server else {}

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -18,17 +17,17 @@ import tomli_w
 
 from fedmerit.config.own import is_own
 from fedmerit.config.schema import Config, dump_config
-from fedmerit.config.task import TABLE
+from fedmerit.config.task import SEVERAL, TABLE
 from fedmerit.engine.preflight import check_config
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import simulation_apps
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
 from fedmerit.flower.processes import temp_folder
+from fedmerit.flower.supernode import BIN
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
-FLWR = Path(sys.executable).parent / "flwr"
 FINISHED = "finished:completed"
 """The status that Flower gives a run whose ServerApp ended normally."""
 NOT_ENDED = "the run did not finish; start it again with the same --out to resume it"
@@ -76,7 +75,7 @@ def on_superlink(
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         number = str(started["run-id"])
         say(f"started run {number} on {superlink}")
-        command, pipe = [str(FLWR), "log", number, name, "--stream"], subprocess.PIPE
+        command, pipe = [str(BIN / "flwr"), "log", number, name, "--stream"], subprocess.PIPE
         with subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
             assert process.stdout is not None
             _follow(process.stdout, say)
@@ -157,7 +156,7 @@ def located(config: Config) -> Config:
     """Make the paths of a configuration absolute, because Flower's processes run in other folders."""
     nodes, update = config.task.nodes, dict[str, object]()
     if config.task.data.startswith(TABLE):
-        update["data"] = f"{TABLE}{_absolute(config.task.data.removeprefix(TABLE))}"
+        update["data"] = TABLE + SEVERAL.join(map(_absolute, config.task.data.removeprefix(TABLE).split(SEVERAL)))
     if nodes is not None and nodes.server and not is_own(nodes.server):
         update["nodes"] = nodes.model_copy(update={"server": _absolute(nodes.server)})
     return config.model_copy(update={"task": config.task.model_copy(update=update)})
@@ -200,7 +199,7 @@ def _follow(lines: Iterable[str], say: Say) -> None:
 
 def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Run a command of Flower, and return its JSON answer."""
-    done = subprocess.run([str(FLWR), *words], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(BIN / "flwr"), *words], env=environment, capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
     except json.JSONDecodeError:

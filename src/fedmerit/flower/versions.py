@@ -7,6 +7,7 @@ Flower's processes and replaces parts of them, refuses them.
 from __future__ import annotations
 
 import logging
+import re
 from functools import cache
 from importlib.metadata import version
 
@@ -19,11 +20,11 @@ OLDEST, NEWEST = "1.40", "1.42"
 def untested_version(installed: str | None = None) -> str | None:
     """The installed version of Flower if it is later than the tested ones, else None.
 
-    >>> untested_version("1.42.3"), untested_version("1.43.0"), untested_version("2.0.0")
-    (None, '1.43.0', '2.0.0')
+    >>> untested_version("1.42.3"), untested_version("1.43rc1"), untested_version("2.0.0")
+    (None, '1.43rc1', '2.0.0')
     """
     installed = version("flwr") if installed is None else installed
-    numbers, newest = ([int(part) for part in text.split(".")[:2]] for text in (installed, NEWEST))
+    numbers, newest = (list(map(int, re.findall(r"\d+", text)[:2])) for text in (installed, NEWEST))
     return installed if numbers > newest else None
 
 

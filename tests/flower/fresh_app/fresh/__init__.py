@@ -1,1 +1,0 @@
-"""fresh: a Flower app in the layout of a new one."""
