@@ -1,35 +1,18 @@
-"""The device-aware recipe on real clients: what is asked, how often, and that batch, lazy and a resume agree."""
+"""The device-aware recipe on real clients: what is asked, how often, and what the command line says of a search."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import SoftmaxLearner, random_split, small_task, stopped_and_resumed
+from helpers import CommandLine, SoftmaxLearner, one_line, random_split, small_task
 
-from fedmerit import (
-    DS,
-    LD,
-    MW,
-    Recipe,
-    Run,
-    Task,
-    device_aware,
-    federate,
-    run_config,
-)
-from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.collect import InTime, Uniform
-from fedmerit.core.host import Host
-from fedmerit.core.round import run_round
-from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.state import State
-from fedmerit.core.types import Evaluation
+from fedmerit import DS, LD, MW, Backtracking, Recipe, Run, Task, device_aware, federate
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.local import LocalFleet
 
 SIZES = (4, 40, 9, 25, 60, 14, 8, 31)
 
@@ -52,37 +35,6 @@ def columns(run: Run, *names: str) -> list[list[Any]]:
     return [[row[name] for name in names] for row in run.ledger.rounds()]
 
 
-@dataclass
-class Counting:
-    """A fleet that notes each exchange: on which rows, how many models, how many clients."""
-
-    fleet: LocalFleet
-    asked: list[tuple[str, int, int]] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.fleet, name)
-
-    def evaluate(self, models: Any, on: str = "test", clients: Any = None, **asked: Any) -> Sequence[Evaluation]:
-        self.asked.append((on, len(models), len(self.fleet.server.names) if clients is None else len(clients)))
-        return self.fleet.evaluate(models, on, clients, **asked)  # type: ignore[arg-type]
-
-
-def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
-    made, exchanges = recipe(**settings), []
-    with LocalFleet(task()) as fleet:
-        state = State(fleet.server.first_model(1))
-        for _ in range(rounds):
-            counting = Counting(fleet)
-            state, record = run_round(state, made, Host.of(counting), InTime(Uniform(0.5)), 2)  # type: ignore[arg-type]
-            exchanges.append(counting.asked)
-            searched = counting.asked if settings.get("adjust_on") == "test" else counting.asked[:-1]
-            assert record.search is not None
-            assert record.search.exchanges == len(searched)
-            assert record.search.models_sent == sum(models for _, models, _ in searched)
-            assert record.search.tests == sum(models * clients for _, models, clients in searched)
-    return exchanges
-
-
 def test_a_search_tries_other_orders_and_settles_on_some():
     done = run()
     taken = [row["weighting"] for row in done.ledger.rounds()]
@@ -94,62 +46,11 @@ def test_a_search_tries_other_orders_and_settles_on_some():
         assert {name for one in tried for name in (one.weighting, *one.same)} == set(recipe().weightings)
 
 
-@pytest.mark.parametrize("adjust_on", ["validation", "test"])
-@pytest.mark.parametrize("orders", ["kendall", "lexicographic", "random", "all"])
-def test_workers_do_not_change_the_bits_and_a_round_takes_two_exchanges_at_most(orders: str, adjust_on: str):
-    one, two = (run(orders=orders, adjust_on=adjust_on, workers=workers) for workers in (1, 2))
-    assert one.model.tobytes() == two.model.tobytes()
-    names = ("weighting", "quality", "accuracy", "exchanges")
-    assert columns(one, *names) == columns(two, *names)
-    assert max(row["exchanges"] for row in one.ledger.rounds()) <= (1 if orders == "all" else 2)
-
-
-def test_the_order_taken_is_not_worse_than_before_or_the_best_tried():
-    done = run()
-    before = None
-    for row in done.ledger.rounds():
-        tried = {one.weighting: one.quality for one in done.ledger.candidates(row["round"]) if one.quality is not None}
-        assert tried[row["weighting"]] == row["quality"]
-        if before is not None:
-            assert row["quality"] >= before or row["quality"] == max(tried.values())
-        before = row["quality"]
-
-
-def test_best_so_far_searches_no_less_than_the_last():
-    last, best = (
-        sum(row["evaluations"] for row in run(reference=name).ledger.rounds()) for name in ("last", "best_so_far")
-    )
-    assert best >= last
-
-
-def test_the_first_round_asks_about_the_first_model_too():
-    first, second = asked_in(2, orders="all", tolerance=0.0)
-    models = first[0][1]
-    assert first == [("validation", models, 8), ("test", 1, 8)]
-    assert 2 <= models <= 7
-    assert second[0][1] <= 6  # its own accuracy is known by now
-
-
-def test_on_the_test_rows_what_the_search_learned_is_not_asked_again():
-    for exchanges in asked_in(4, adjust_on="test", orders="all"):
-        assert len(exchanges) == 1
-        assert exchanges[0][0] == "test"
-
-
 def test_orders_that_weigh_alike_are_not_asked_about():
     done = run(tolerance=1.0)
     assert columns(done, "exchanges", "evaluations", "quality") == [[0, 0, None]] * 12
     assert {row["weighting"] for row in done.ledger.rounds()} == {"DS > LD > MW"}
     assert all(len(done.ledger.candidates(row["round"])[0].same) == 5 for row in done.ledger.rounds())
-
-
-def test_one_criterion_has_nothing_to_search_for():
-    made = device_aware(DS, search=Backtracking())
-    done = federate(task(), made, rounds=2, fraction=0.5)
-    assert [event.text for event in done.events() if event.kind == "no-search"] == [
-        "one criterion has only one order: there is nothing to search for"
-    ] * 2
-    assert columns(done, "exchanges") == [[0], [0]]
 
 
 def test_clients_without_rows_do_not_count():
@@ -171,27 +72,74 @@ def test_what_cannot_be_asked_is_said_before_the_run(validation, tests, settings
         run(made=task(validation, tests), **settings)
 
 
-def config(**search: Any) -> Config:
-    return make_config(
-        {
-            "task": {
-                "data": "digits",
-                "partition": "dirichlet",
-                "clients": 12,
-                "validation": 0.2,
-                "model": "digits-linear",
-            },
-            "train": {"lr": 0.5, "epochs": 2},
-            "recipe": {"name": "device_aware", "criteria": "LD > DS > MW", "normalise": "max", "search": search},
-            "run": {"rounds": 7, "fraction": 0.5, "seed": 3, "workers": 1},
-        }
-    )
+CONFIG = """
+[task]
+data = "digits"
+partition = "dirichlet"
+clients = 10
+validation = 0.2
+model = "digits-linear"
+[train]
+lr = 0.5
+epochs = 2
+[recipe]
+name = "device_aware"
+criteria = ["LD", "DS", "MW"]
+normalise = "max"
+[run]
+rounds = 4
+fraction = 0.5
+seed = 3
+workers = 1
+"""
 
 
-@pytest.mark.parametrize("search", [{}, {"reference": "best_so_far"}, {"orders": "random"}])
-def test_a_resumed_search_goes_on_as_if_never_stopped(tmp_path: Path, search: dict[str, Any]):
-    whole = run_config(config(**search), tmp_path / "whole")
-    again = stopped_and_resumed(config(**search), tmp_path / "stopped", 4)
-    names = ("weighting", "quality", "exchanges", "evaluations", "accuracy")
-    assert columns(again, *names) == columns(whole, *names)
-    assert again.model.tobytes() == whole.model.tobytes()
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "search.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_a_search_from_run_to_export(cli: CommandLine, config: Path, tmp_path: Path):
+    out = tmp_path / "run"
+    lines = cli("run", config, "--out", out, "--set", "recipe.search.orders=all").out.splitlines()
+    assert any("tested)" in line and "LD" in line for line in lines)
+    told = cli("explain", out, "--round", "2", "--json").json
+    assert told["search"]["exchanges"] == 1
+    assert [one["chosen"] for one in told["search"]["tried"]].count(True) == 1
+    assert "search: exchanges 1" in cli("explain", out, "--round", "2").out
+    found = cli("report", out, "--text", "--json").json["search"]
+    assert (found["exchanges"], sum(found["taken"].values())) == (4, 4)
+    assert "per round" in cli("report", out, "--text").out
+    assert cli("export", out, "--out", tmp_path / "rounds.csv").code == 0
+    with (tmp_path / "rounds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["round"] for row in rows} == {"1", "2", "3", "4"}
+    assert "exists" in one_line(cli("export", out, "--out", tmp_path / "rounds.csv"))
+
+
+def test_a_run_without_a_search_says_nothing_of_one(cli: CommandLine, config: Path, tmp_path: Path):
+    cli("run", config, "--out", tmp_path / "run", "--set", "recipe.name=prioritized")
+    assert cli("report", tmp_path / "run", "--text", "--json").json["search"] is None
+    assert cli("explain", tmp_path / "run", "--round", "1", "--json").json["search"]["tried"] == []
+
+
+def test_one_criterion_is_said_to_have_nothing_to_search_for(cli: CommandLine, config: Path, tmp_path: Path):
+    shown = cli("run", config, "--out", tmp_path / "run", "--set", "recipe.criteria=DS").out
+    assert shown.count("there is nothing to search for") == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("recipe.search.orders=nearest", "unknown value of recipe.search.orders 'nearest'"),
+        ("recipe.search.judges=5", "`recipe.search.judges` was removed"),
+        ("recipe.search.order=kendall", "unknown key 'recipe.search.order' (did you mean 'orders'?)"),
+        ("task.validation=0.0", "set task.validation = 0.1"),
+    ],
+)
+def test_mistakes_are_named(cli: CommandLine, config: Path, tmp_path: Path, setting: str, message: str):
+    changes = ["--set", "recipe.search.orders=all", "--set", setting]
+    assert message in one_line(cli("run", config, "--out", tmp_path / "run", *changes))
+    assert not (tmp_path / "run").exists()

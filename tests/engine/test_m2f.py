@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, CommandLine, one_line, run_canned, small_task, stopped_and_resumed
+from helpers import CommandLine, one_line, small_task, stopped_and_resumed
 
-from fedmerit import DS, ByCosine, Run, TopShare, federate, load_task, m2f, prioritized, run_config
+from fedmerit import DS, Run, federate, m2f, prioritized, run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.schedules import Schedule
-from fedmerit.core.criteria.table import PARTICIPATION, REPORTED_COMPUTATION, Computation
-from fedmerit.core.models.rewards import Whole
+from fedmerit.core.criteria.table import Computation
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model
-from fedmerit.tasks.registry import make_task
 
 GROUPS = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 TASK = {
@@ -83,23 +80,6 @@ def test_a_grouping_over_all_rounds_is_the_same_after_a_stop(tmp_path: Path):
     assert [row["cut"] for row in alone.ledger.rounds()] != [row["cut"] for row in whole.ledger.rounds()]
 
 
-def test_shares_are_participation_times_speed_times_size_inside_the_group(run: Run):
-    seen: dict[int, int] = {}
-    for row in run.ledger.rounds():
-        earned = run.explain(row["round"])
-        for one in earned:
-            seen[one.id] = seen.get(one.id, 0) + 1
-        for group in range(row["groups"]):
-            mine = [one for one in earned if one.group == group]
-            phi = np.array([seen[one.id] / row["round"] for one in mine])
-            quality = phi * [one.facts["epochs"] * one.facts["samples"] for one in mine]
-            assert [one.weight for one in mine] == pytest.approx(quality / quality.sum())
-            assert [one.criteria["Participation"] for one in mine] == pytest.approx(phi)
-            assert sum(one.weight for one in mine) == pytest.approx(1)
-            assert sum(one.criteria["DataRatio"] for one in mine) == pytest.approx(1)
-            assert min(one.criteria["SimulatedComputation"] for one in mine) == 1
-
-
 def test_rewards_have_the_size_of_the_share_and_their_bytes_are_counted(run: Run):
     length = len(run.model)
     for row in run.ledger.rounds():
@@ -112,96 +92,6 @@ def test_rewards_have_the_size_of_the_share_and_their_bytes_are_counted(run: Run
         models = row["bytes_down"] - sum(reward.bytes for reward in rewards)
         newcomers = set(weights) - {one.id for earlier in range(1, row["round"]) for one in run.explain(earlier)}
         assert models == 4 * length * len(newcomers), "a model goes only to who has none"
-
-
-def test_a_stopped_run_ends_with_the_same_own_models(folder: Path, tmp_path: Path):
-    stopped_and_resumed(settings(), tmp_path / "stopped", 3)
-    assert own(tmp_path / "stopped") == own(folder)
-    assert len(own(folder)) == 12
-    rows = [Run.load(path).ledger.rewards() for path in (tmp_path / "stopped", folder)]
-    assert rows[0] == rows[1]
-
-
-def test_workers_do_not_matter(folder: Path, tmp_path: Path):
-    run_config(settings(workers=3), tmp_path / "run")
-    assert own(tmp_path / "run") == own(folder)
-
-
-def test_one_group_and_the_whole_reset_is_fedavg_with_quality_weights(tmp_path: Path):
-    models = {"grouping": "one", "reward": "whole", "training": "reset", "sigma": 1e9, "initial": 0.0}
-    everybody = {"schedule": {"epochs": 2}}
-    run_config(settings({"criteria": ["DS"], "models": models}, **everybody), tmp_path / "m2f")
-    fedavg = {"name": "prioritized", "criteria": ["DS"], "normalise": "max"}
-    values = settings(**everybody).model_dump() | {"recipe": fedavg}
-    shared = run_config(make_config(values), tmp_path / "fedavg")
-    assert set(own(tmp_path / "m2f").values()) == {shared.model.tobytes()}
-
-
-@pytest.mark.parametrize(
-    ("training", "times"),
-    [("keep", 2), ("reset", 1)],
-)
-def test_what_a_client_alone_gets_back(tmp_path: Path, training: str, times: int):
-    """Its own update, on top of its training or instead of it."""
-    task = TASK | {"clients": 1, "groups": [list(range(10))]}
-    models = {"training": training, "sigma": 1e9, "initial": 0.0}
-    values = settings({"models": models}, rounds=1, schedule={"epochs": 1}).model_dump() | {"task": task}
-    config = make_config(values)
-    run = run_config(config, tmp_path / "run")
-    start = run.model
-    made = make_task(config)
-    from fedmerit.core.seeds import derive
-
-    update = made.learner.train(start, made.federation.samples(0), derive(4, "train", 1, 0), 1) - start
-    assert np.frombuffer(own(tmp_path / "run")["0"], np.float32) == pytest.approx(start + times * update, abs=1e-6)
-
-
-def test_the_initial_phase_averages_the_models_of_a_few(tmp_path: Path):
-    run = run_config(settings({"models": {"initial": 0.25}}, rounds=1), tmp_path / "run")
-    (event,) = [event for event in run.events() if event.kind == "initial"]
-    assert event.text.startswith("3 clients trained the first model")
-    without = run_config(settings({"models": {"initial": 0.0}}, rounds=1), tmp_path / "without")
-    assert not [event for event in without.events() if event.kind == "initial"]
-    config = settings()
-    task = make_task(config)
-    from fedmerit.core.seeds import derive
-
-    start = task.learner.start(derive(4, "model"))
-    assert (without.model == start).all()
-    chosen = [int(text) for text in event.text.partition("[")[2].rstrip("]").split(",")]
-    trained = [task.learner.train(start, task.federation.samples(c), derive(4, "train", 0, c)) for c in chosen]
-    assert run.model == pytest.approx(np.mean(trained, axis=0), abs=1e-6)
-
-
-def test_by_the_servers_clock_everybody_gets_a_share():
-    task = load_task("digits", **{key: value for key, value in TASK.items() if key != "data"})
-    run = federate(task, m2f(initial=0.0), rounds=2, fraction=1.0)
-    for one in run.explain(2):
-        assert one.facts["clock"] > 0
-        assert one.criteria["Computation"] >= 1
-        assert one.weight > 0
-
-
-@pytest.mark.parametrize("linkage", ["complete", "single"])
-@pytest.mark.parametrize("reward", [TopShare("max"), TopShare(scope="layer"), Whole()])
-def test_every_linkage_and_reward_runs(linkage: Any, reward: Any):
-    task = load_task("digits", **{key: value for key, value in TASK.items() if key != "data"})
-    recipe = m2f(PARTICIPATION, DS, grouping=ByCosine(linkage), reward=reward, initial=0.1)
-    run = federate(task, recipe, rounds=2, selection=Schedule(2, ((1.0, 1),)))
-    assert run.accuracy > 0.2
-    assert len(run.ledger.rewards(2)) == 12
-
-
-@pytest.mark.parametrize("seconds", [0, 0.0, float("nan"), -1.0, float("inf"), None, "fast"])
-def test_a_client_that_reports_an_impossible_time_is_left_out(seconds: Any):
-    updates = np.ones((3, 2), dtype=np.float32)
-    facts = [{"samples": 10, "seconds": 2.0}, {"samples": 10, "seconds": seconds}, {"samples": 10, "seconds": 4.0}]
-    recipe = prioritized(REPORTED_COMPUTATION, DS, normalise="max")
-    _, record = run_canned(recipe, CannedFleet(updates, facts))
-    assert record.ids == (0, 2)
-    assert "seconds" in record.dropped[1]
-    assert record.weights is not None
-    assert record.weights.raw[:, 0].tolist() == [2, 1]
 
 
 def test_computation_reads_the_servers_clock():

@@ -25,6 +25,7 @@ from fedmerit import (
     TorchLearner,
     UserError,
     adaptive,
+    agnostic,
     device_aware,
     fedavg,
     federate,
@@ -35,7 +36,6 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import TrainConfig, make_config
-from fedmerit.core.recipes import agnostic
 from fedmerit.core.targets import Labels, Number
 from fedmerit.engine.estimator import Classifier
 from fedmerit.fleet.local import LocalFleet
@@ -102,16 +102,6 @@ def test_numbers_are_learned_and_audited() -> None:
     assert "to within 2" in next(event for event in run.events() if event.kind == "target").text
     assert "to within 2" in card(run)
     assert "mae" in card(run)
-
-
-def test_a_scale_is_turned_back() -> None:
-    task = days_task()
-    scaled = Task(task.federation, TorchLearner(linear, TRAIN, target=Number(2, centre=12, scale=6)))
-    run = federate(scaled, fedavg(), rounds=6)
-    x = task.federation.test.x
-    raw = run.module()(torch.from_numpy(x)).detach().numpy()[:, 0]
-    assert scaled.learner.predict(run.model, x) == pytest.approx(12 + 6 * raw.astype(float), abs=1e-4)
-    assert run.accuracy > 0.75
 
 
 GOOD: dict[str, Callable[[], Recipe]] = {
@@ -281,26 +271,34 @@ def test_what_a_table_cannot_be_asked(table: Path, tmp_path: Path, task: dict[st
     assert words in str(error.value)
 
 
-def test_wrong_targets_are_told_at_the_door() -> None:
-    x = np.zeros((6, 2), np.float32)
-    numbers, labels = np.linspace(0, 1, 6), np.tile([0, 1], (6, 1))
-    with pytest.raises(UserError, match="to predict numbers set target='number'"):
-        Federation.from_clients({"a": (x, numbers)})
-    with pytest.raises(UserError, match=r"numbers to predict must be finite \(row 2"):
-        Federation.from_clients({"a": (x, np.where(np.arange(6) == 2, np.nan, numbers))}, target="number")
-    with pytest.raises(UserError, match="0 or 1 each"):
-        Federation.from_clients({"a": (x, labels * 2)}, target="labels")
-    with pytest.raises(UserError, match="the same number of labels"):
-        Federation.from_clients({"a": (x, labels), "b": (x, labels[:, :1])}, target="labels")
-    with pytest.raises(UserError, match="target must be one of classes, number, labels"):
-        Federation.from_clients({"a": (x, numbers)}, target="regression")  # type: ignore[arg-type]
-    data = Federation.from_clients({"a": (x, numbers), "b": (x, numbers)}, target="number")
-    with pytest.raises(UserError, match="the learner predicts 'classes'"):
-        federate(Task(data, TorchLearner(lambda: nn.Linear(2, 2), TRAIN)), fedavg(), rounds=1)
-    three = TorchLearner(lambda: nn.Linear(2, 3), TRAIN, target=Number(1))
-    with pytest.raises(UserError, match="needs one output"):
-        federate(Task(data, three), fedavg(), rounds=1)
-    with pytest.raises(UserError, match="is a setting of the learner"):
-        Federation.from_frame(stays(), label="days", target="number", tolerance=2.0, **KEYS)
-    with pytest.raises(UserError, match="a tolerance and a scale above 0"):
-        Number(tolerance=0)
+X, NUMBERS, LABELS = np.zeros((6, 2), np.float32), np.linspace(0, 1, 6), np.tile([0, 1], (6, 1))
+HOLED = np.where(np.arange(6) == 2, np.nan, NUMBERS)
+
+
+def learned(outputs: int, **target: Any) -> Run:
+    data = Federation.from_clients({"a": (X, NUMBERS), "b": (X, NUMBERS)}, target="number")
+    return federate(Task(data, TorchLearner(lambda: nn.Linear(2, outputs), TRAIN, **target)), fedavg(), rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Federation.from_clients({"a": (X, NUMBERS)}), "to predict numbers set target='number'"),
+        (lambda: Federation.from_clients({"a": (X, HOLED)}, target="number"), r"must be finite \(row 2"),
+        (lambda: Federation.from_clients({"a": (X, LABELS * 2)}, target="labels"), "0 or 1 each"),
+        (
+            lambda: Federation.from_clients({"a": (X, LABELS), "b": (X, LABELS[:, :1])}, target="labels"),
+            "the same number of labels",
+        ),
+        (lambda: Federation.from_clients({"a": (X, NUMBERS)}, target="regression"), "one of classes, number, labels"),
+        (lambda: learned(2), "the learner predicts 'classes'"),
+        (lambda: learned(3, target=Number(1)), "needs one output"),
+        (
+            lambda: Federation.from_frame(stays(), label="days", target="number", tolerance=2.0, **KEYS),
+            "is a setting of the learner",
+        ),
+    ],
+)
+def test_wrong_targets_are_told_at_the_door(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        make()

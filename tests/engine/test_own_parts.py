@@ -12,16 +12,13 @@ import pytest
 from flwr.app import Context, RecordDict
 from helpers import CommandLine, one_line
 
-from fedmerit import Recipe, Run, load_config, run_config
+from fedmerit import Recipe, Run, load_config, resume, run_config
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.engine.run import resume
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import client, main
 from fedmerit.flower.start import run_settings
-from fedmerit.study.plan import make_plan
-from fedmerit.study.study import compare
 
 MODULE = '''
 """Parts of a user's own."""
@@ -225,37 +222,6 @@ def test_mistakes_are_one_clear_line(module: Path, recipe: Any, message: str) ->
         make_recipe(config(recipe).recipe)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_mistake_on_the_command_line_shows_no_traceback(module: Path, tmp_path: Path, cli: CommandLine) -> None:
-    answer = cli("run", "examples/digits.toml", "--set", "recipe.criteria=nowhere:x", "--out", tmp_path / "a")
-    assert answer.code == 2
-    assert "No module named 'nowhere'" in one_line(answer)
-
-
-def test_a_study_and_its_page_have_rows_of_ones_own(module: Path, tmp_path: Path, cli: CommandLine) -> None:
-    plan = make_plan(
-        {
-            "name": "own",
-            "seeds": [1, 2],
-            "base": {"task": TASK, "run": RUN},
-            "row": [
-                {"name": "mine", "recipe": "own_parts:make"},
-                {"name": "parts", "recipe": OWN},
-            ],
-        }
-    )
-    study = compare(plan, tmp_path / "study", jobs=1)
-    assert repr(study) == "<Study own: 2 rows x 2 seeds, all finished>"
-    assert cli("report", tmp_path / "study", "--out", tmp_path / "page.html").code == 0
-    runs = [Run.load(folder.parent) for folder in sorted((tmp_path / "study").rglob("ledger.db"))]
-    assert {name for run in runs for name in json.loads(run.ledger.meta()["own"])} == {
-        "own_parts:freshness",
-        "own_parts:Worst",
-        "own_parts:make",
-    }
-    weights = {tuple(client.weight for client in run.explain(2)) for run in runs}
-    assert len(weights) <= 2  # the same parts, named one by one or made by a function: the same weights for each seed
 
 
 def test_flower_weighs_by_the_same_own_parts(module: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Baselines for personal models: fine-tuning, attention, and a local model [Ditto]."""
+"""Baselines for personal models: alone, fine-tuning, attention, a local model [Ditto], and gains over being alone."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fleets import on_flower
-from helpers import small_task, stopped_and_resumed
+from helpers import small_task
 
 from fedmerit import (
+    PersonalModels,
+    Recipe,
     Run,
     Task,
+    TorchLearner,
+    UserError,
+    cosine_rewards,
     ditto,
-    fedamp,
     fedavg,
     federate,
     finetuned,
     load_task,
-    robust,
-    run_config,
     standalone,
 )
-from fedmerit.config.schema import make_config
-from fedmerit.core.models.shared import LocalModel
-from fedmerit.core.recipe import Recipe
+from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.types import Download, Samples, Training
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.local import LocalFleet
-from fedmerit.learn.sgd import TorchLearner
+from fedmerit.study.fairness import Gains, gains_of
 
 CLIENTS, ROUNDS = 4, 4
 
@@ -51,48 +50,10 @@ def test_finetuned_is_fedavg_and_then_alone(task: Task):
     assert run.local_accuracy[-1].mean() > common.local_accuracy[-1].mean()
 
 
-def test_fedamp_without_a_pull_trains_alone_and_a_strong_one_keeps_clients_together(task: Task):
-    alone, free, tied = (played(task, one) for one in (standalone(), fedamp(lam=0.0), fedamp(sigma=50.0, lam=3.0)))
-    assert abs(free.accuracy - alone.accuracy) < 0.05
-    assert tied.accuracy < free.accuracy  # the clients of this task differ
-
-
-def test_fedamp_resumes_with_every_clients_model(tmp_path: Path):
-    settings = {"task": {"data": "digits", "clients": 4}, "run": {"rounds": 4, "fraction": 0.5, "workers": 1}}
-    config = make_config({**settings, "recipe": {"name": "fedamp", "models": {"sigma": 2.0}}})
-    whole, stopped = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "stopped")
-    assert np.array_equal(whole.local_accuracy, stopped.local_accuracy)
-
-
 def test_a_local_model_leaves_the_shared_model_as_it_is(task: Task):
     common, local = played(task, fedavg()), played(task, ditto(0.1))
     assert common.model.tobytes() == local.model.tobytes()
     assert local.accuracy > common.accuracy
-
-
-def test_without_a_pull_it_is_as_if_alone_and_with_a_strong_one_as_the_shared(task: Task):
-    """Steps of 0.3 with a pull of 3 forget nine tenths of what is their own."""
-    alone, common = played(task, standalone()), played(task, fedavg())
-    free, tied = played(task, ditto(0.0)), played(task, ditto(3.0))
-    assert abs(free.accuracy - alone.accuracy) < abs(free.accuracy - common.accuracy)
-    assert abs(tied.accuracy - common.accuracy) < abs(free.accuracy - common.accuracy)
-
-
-def test_any_recipe_with_one_model_can_have_a_local_model(task: Task):
-    run = played(task, replace(robust(), models=LocalModel(0.1)), rounds=2)
-    assert len(run.ledger.rounds()) == 2
-
-
-def test_several_workers_keep_the_same_models(task: Task):
-    with LocalFleet(task) as here, LocalFleet(task, workers=2) as there:
-        kept = []
-        for fleet in (here, there):
-            model = fleet.server.first_model(1)
-            sent = {client: Download(model, training=Training(pull=0.1)) for client in range(CLIENTS)}
-            for index in (1, 2):
-                fleet.train(index, sent, (), 5)
-            kept.append(fleet.evaluate_personal(model).correct.tolist())
-    assert kept[0] == kept[1]
 
 
 def test_a_pull_is_the_gradient_of_the_distance_to_the_shared_model(task: Task):
@@ -117,3 +78,71 @@ def test_flower_refuses_local_models(task: Task):
     fleet = on_flower(task)
     with pytest.raises(ConfigError, match=r"recipes ditto and fedamp.* do not run on Flower"):
         fleet.train(1, {0: Download(fleet.server.first_model(1), training=Training(pull=0.1))}, (), 5)
+
+
+@pytest.fixture(scope="module")
+def riders() -> Task:
+    """A fifth of the clients has nothing to give."""
+    return load_task("digits", clients=5, partition="iid", kinds={"free_rider": 0.2}, server=200, train={"lr": 0.1})
+
+
+@pytest.fixture(scope="module")
+def alone(riders: Task) -> Run:
+    return played(riders, standalone())
+
+
+def test_nobody_alone_is_sent_anything(alone: Run):
+    assert alone.ledger.rewards() == []
+    first, last = alone.local_accuracy[0], alone.local_accuracy[-1]
+    assert last.mean() > first.mean()
+
+
+def test_whole_rewards_are_fedavg_and_finishing_alone_is_not(riders: Task):
+    """Where everybody gets all of the mean and its own training is reset, all have FedAvg's model."""
+    everything = replace(
+        cosine_rewards(), criteria=fedavg().criteria, models=PersonalModels(sigma=2.0, training="reset")
+    )
+    common = played(riders, fedavg()).local_accuracy
+    assert np.array_equal(played(riders, everything).local_accuracy, common)
+    finished = played(riders, replace(everything, models=replace(everything.models, until=ROUNDS - 1))).local_accuracy
+    assert np.array_equal(finished[:-1], common[:-1])
+    assert not np.array_equal(finished[-1], common[-1])
+
+
+def test_after_the_last_round_with_rewards_none_are_sent(riders: Task):
+    run = played(riders, cosine_rewards(until=2))
+    assert {reward.round for reward in run.ledger.rewards()} == {1, 2}
+    assert all(reward.accepted for reward in run.ledger.rewards())
+
+
+def test_gains_of_a_run(riders: Task, alone: Run):
+    run = played(riders, replace(fedavg(), stages=(Contribution("leave-one-out"),)))
+    rider = next(place for place, name in enumerate(run.ledger.names()) if "free_rider" in name)
+    found = gains_of(run.ledger, alone.ledger, riders=[rider])
+    assert found.by == "leave-one-out"
+    assert found.gain.tolist() == (run.local_accuracy[-1] - alone.local_accuracy[-1]).tolist()
+    assert found.measures["of_riders"] == found.gain[rider] > found.measures["mean"], (
+        "FedAvg pays whoever brings nothing the most"
+    )
+    assert gains_of(alone.ledger, alone.ledger).measures["mean"] == 0
+    assert gains_of(alone.ledger, alone.ledger).by == "rows"
+
+
+def test_gains_on_another_budget_or_of_others_are_refused(riders: Task, alone: Run):
+    with pytest.raises(UserError, match="same number of rounds: the run was last tested after round 1"):
+        gains_of(played(riders, fedavg(), rounds=1).ledger, alone.ledger)
+    others = load_task("digits", clients=4, partition="iid")
+    with pytest.raises(UserError, match="same clients"):
+        gains_of(played(others, fedavg(), rounds=1).ledger, alone.ledger)
+
+
+def test_measures_by_hand():
+    found = Gains(
+        "rows", np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.6, 0.7, np.nan]), np.array([0.6, 0.8, 0.6, 0.9])
+    )
+    assert found.measures["mean"] == pytest.approx(0.2 / 3)
+    assert (found.measures["spread"], found.below) == (pytest.approx(np.std([0.1, 0.2, -0.1])), (2,))
+    assert found.measures["pearson"] == pytest.approx(np.corrcoef([1, 2, 3], [0.1, 0.2, -0.1])[0, 1])
+    assert found.measures["spearman"] == pytest.approx(-0.5)
+    assert found.measures["pearson_standalone"] == pytest.approx(0.0, abs=1e-12)
+    assert np.isnan(found.measures["of_riders"])

@@ -1,15 +1,31 @@
-"""Whole runs: same seed, same bits; what is evaluated when; models on disk."""
+"""Whole runs by `run_config` and `federate`: same seed, same bits; what is evaluated when; folders and warnings."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import CB, DS, Run, Task, UserError, fedavg, federate, load_task, prioritized, run_config
+from fedmerit import (
+    Run,
+    Task,
+    UserError,
+    adaptive,
+    device_aware,
+    fedavg,
+    federate,
+    load_task,
+    prioritized,
+    resume,
+    run_config,
+)
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.collect.collect import default_fraction
+from fedmerit.errors import FolderError, NoteWarning
+from fedmerit.report.html import write_report
 from fedmerit.store.model_files import read_model
 
 
@@ -35,40 +51,6 @@ def test_same_seed_same_bits(tmp_path: Path):
     one, two, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two", "other"))
     assert one == two
     assert one != other
-
-
-def test_the_number_of_workers_does_not_change_the_bits(tmp_path: Path):
-    for workers in (1, 2):
-        run_config(digits_config(rounds=2, workers=workers), tmp_path / str(workers))
-    one, two = (Run.load(tmp_path / name) for name in ("1", "2"))
-    assert (one.model == two.model).all()
-    assert one.explain(2) == two.explain(2)
-    np.testing.assert_equal(one.local_accuracy, two.local_accuracy)
-
-
-def test_evaluation_equals_a_loop_over_clients(digits: Task):
-    run = federate(digits, prioritized(DS, CB), rounds=2, fraction=0.5)
-    test = digits.federation.test
-    right = [digits.learner.predict(run.model, test.x[test.rows(i)]) == test.y[test.rows(i)] for i in range(6)]
-    assert run.local_accuracy.shape == (2, 6)
-    assert run.local_accuracy[-1] == pytest.approx([client.mean() for client in right])
-    assert run.accuracy == pytest.approx(np.concatenate(right).mean())
-
-
-def test_digits_are_learned(digits: Task):
-    run = federate(digits, fedavg(), rounds=10, fraction=1.0, evaluate_every=10)
-    assert run.accuracy > 0.7
-
-
-def test_a_run_is_found_again_in_its_folder(tmp_path: Path):
-    records = []
-    done = run_config(digits_config(), tmp_path / "run", records.append)
-    again = Run.load(str(tmp_path / "run"))
-    assert (again.model == done.model).all()
-    assert again.explain(3) == done.explain(3)
-    assert again.accuracy == done.accuracy == records[-1].evaluation.accuracy
-    assert [record.index for record in records] == [1, 2, 3]
-    assert "3 rounds, 6 clients" in repr(again)
 
 
 def test_the_best_model_is_kept_beside_the_last(tmp_path: Path):
@@ -141,14 +123,6 @@ def test_a_learner_without_torch_learns():
     assert many.accuracy > max(few.accuracy, 0.8)
 
 
-def test_explain_gives_weights_that_sum_to_1():
-    run = federate(small_task(), prioritized(DS), rounds=2, fraction=0.5)
-    for number in (1, 2):
-        earned = run.explain(number)
-        assert sum(client.weight for client in earned) == pytest.approx(1)
-        assert all(client.criteria["DS"] == client.facts["samples"] for client in earned)
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"rounds": 0}, {"fraction": 0.0}, {"fraction": 1.5}, {"seed": -1}, {"evaluate_every": 0}, {"workers": 0}],
@@ -156,3 +130,65 @@ def test_explain_gives_weights_that_sum_to_1():
 def test_settings_that_cannot_be_are_a_users_mistake(settings: dict[str, float]):
     with pytest.raises(UserError, match=f"run.{next(iter(settings))}"):
         federate(small_task(), fedavg(), **settings)
+
+
+@pytest.mark.parametrize(("clients", "share"), [(1, 1.0), (8, 1.0), (10, 1.0), (20, 0.5), (100, 0.1), (5000, 0.1)])
+def test_few_clients_all_take_part_and_of_many_a_tenth(clients: int, share: float) -> None:
+    assert default_fraction(clients) == share
+
+
+def test_all_of_eight_clients_take_part_unless_told_otherwise() -> None:
+    task = small_task(sizes=[5] * 8, tests=[6] * 8)
+    assert len(federate(task, fedavg(), rounds=1).explain(1)) == 8
+    assert len(federate(task, fedavg(), rounds=1, fraction=0.25).explain(1)) == 2
+
+
+def test_what_is_no_recipe_is_refused_before_anything_runs() -> None:
+    task = small_task(sizes=[5] * 4, tests=[6] * 4)
+    with pytest.raises(TypeError, match=r"must be a Recipe \(got Task\); swap"):
+        federate(fedavg(), task)  # type: ignore[arg-type]
+    for make in (prioritized, device_aware, adaptive):
+        assert make("LD", "DS").normalise == "max"
+        with pytest.raises(UserError, match=r"value of normalise 'maxx' \(did you mean 'max'\?\)"):
+            make("LD", "DS", normalise="maxx")  # type: ignore[arg-type]
+
+
+def test_a_run_into_a_folder_is_read_back_and_reported(tmp_path: Path) -> None:
+    folders = [tmp_path / "ld-seed1", tmp_path / "ld-seed2"]
+    runs = [
+        federate(small_task(), prioritized("LD", "DS"), rounds=2, seed=seed, out=folder)
+        for seed, folder in enumerate(folders, start=1)
+    ]
+    again = Run.load(folders[0])
+    assert np.array_equal(again.model, runs[0].model)
+    assert again.explain(2) == runs[0].explain(2)
+    in_memory = federate(small_task(), prioritized("LD", "DS"), rounds=2, seed=1)
+    assert np.array_equal(in_memory.model, again.model)
+    write_report(folders, tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 1000
+    with pytest.raises(FolderError, match="exists"):
+        federate(small_task(), fedavg(), rounds=1, out=str(folders[0]))
+
+
+def test_progress_shows_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    federate(small_task(), fedavg(), rounds=2, progress=True)
+    assert "round 2 of 2  accuracy" in capsys.readouterr().out
+    federate(small_task(), fedavg(), rounds=2)
+    assert capsys.readouterr().out == ""
+
+
+def test_each_kind_of_note_warns_once_and_points_at_the_caller() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        federate(small_task(sizes=(9, 9, 9, 9)), fedavg(), rounds=3)
+    notes = [warning for warning in caught if warning.category is NoteWarning]
+    assert [str(note.message) for note in notes] == [
+        "round 1: DS is the same for all clients of the round, so it has no effect"
+    ]
+    assert notes[0].filename == __file__
+
+
+def test_a_run_of_a_task_made_in_python_is_not_resumed(tmp_path: Path) -> None:
+    federate(small_task(), fedavg(), rounds=1, out=tmp_path / "run")
+    with pytest.raises(FolderError, match="made in Python"):
+        resume(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Late answers that are used, over-selection and hours of the day: by the same draws wherever they run, and resumed."""
+"""Late answers, dropped or used, and over-selection: by the same draws wherever they run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from fedmerit import Run, resume, run_config
+from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
 from fedmerit.core.collect.collect import Collect, InTime, Uniform
 from fedmerit.core.collect.late import Delayed, PendingUpdate, Wait
 from fedmerit.core.host import Host
 from fedmerit.core.seeds import Draws
-from fedmerit.core.state import History, Record, View
+from fedmerit.core.state import History, View
 from fedmerit.core.types import Download, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
-from fedmerit.store.model_files import read_checkpoint
-from fedmerit.store.run_folder import open_ledger
 
 USE = {"wait": {"min_fraction": 0.5, "seconds": 10.0, "late": "use"}}
 DELAYS = {"delays": {"share": 0.6, "seconds": 30.0, "base_seconds": 5.0}}
@@ -54,41 +52,6 @@ def test_a_late_answer_counts_in_the_round_in_which_it_comes_at_a_discount(used:
     here = {number: {one.id for one in used.explain(number)} for number in range(1, 7)}
     away = {number: {e.client for e in used.ledger.events(number) if e.kind == "left-out"} for number in here}
     assert all(here[number] | away[number] == set(range(6)) and not here[number] & away[number] for number in here)
-
-
-def test_the_bits_do_not_depend_on_workers_or_on_a_stop(used: Run, tmp_path: Path):
-    two = run_config(settings(**USE, **DELAYS, workers=2), tmp_path / "two")
-    assert np.array_equal(two.model, used.model)
-
-    class Killed(Exception):
-        pass
-
-    pending = 0
-    for killed_after in (1, 2, 3):
-        folder = tmp_path / f"killed-{killed_after}"
-
-        def kill(record: Record, last: int = killed_after) -> None:
-            if record.index == last:
-                raise Killed
-
-        with pytest.raises(Killed):
-            run_config(settings(**USE, **DELAYS), folder, kill)
-        with open_ledger(folder) as ledger:
-            checkpoint = read_checkpoint(folder, killed_after, ledger.identity())
-        assert checkpoint is not None
-        pending += len(checkpoint[1].get("collect", {}).get("pending", {}))
-        again = resume(folder)
-        assert np.array_equal(again.model, used.model)
-        assert [(e.round, e.client, e.kind, e.text) for e in again.events()] == [
-            (e.round, e.client, e.kind, e.text) for e in used.events()
-        ]
-    assert pending
-
-
-def test_who_is_in_time_is_as_where_late_answers_are_dropped_in_the_first_round(used: Run, tmp_path: Path):
-    dropped = {"wait": USE["wait"] | {"late": "drop"}}
-    other = run_config(settings({"name": "fedavg"}, 1, **dropped, **DELAYS), tmp_path / "run")
-    assert [one.id for one in other.explain(1)] == [one.id for one in used.explain(1)]
 
 
 def test_over_selection_goes_on_with_the_first(tmp_path: Path):
@@ -194,3 +157,24 @@ def test_in_time_all_answers_count_and_what_is_dropped_is_named():
     replies, away = in_time(1, late(Wait(0.5, 60.0, overselect=2.0, late="drop")))
     assert (len(replies.ids), len(replies.failed), away) == (2, 2, [])
     assert in_time(1, late(Wait(1.0, 60.0)))[0].failed == {}
+
+
+LATE = {"wait": {"min_fraction": 0.5, "seconds": 10.0}, "delays": {"share": 0.5, "seconds": 100.0}}
+
+
+def late_settings(**run: Any) -> Any:
+    task, train = {"clients": 6, "model": "digits-linear"}, {"epochs": 1}
+    return make_config({"task": task, "train": train, "run": {"rounds": 3, "fraction": 1.0, "workers": 1, **run}})
+
+
+def test_a_round_that_cannot_do_without_anybody_waits(tmp_path: Path):
+    waits = LATE | {"wait": {"min_fraction": 1.0, "seconds": 10.0}}
+    late, plain = run_config(late_settings(**waits), tmp_path / "late"), run_config(late_settings(), tmp_path / "plain")
+    assert np.array_equal(late.model, plain.model)
+
+
+def test_a_key_without_effect_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="delays have no effect without a timeout"):
+        late_settings(delays={"share": 0.5})
+    with pytest.raises(ConfigError, match=r"run.wait has no effect on this machine"):
+        run_config(late_settings(wait={"seconds": 5.0}), tmp_path / "run")

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit import Federation, Samples, Split, Task
+from fedmerit import Federation, Samples, Split, Task, TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.lr_schedules import cosine_factor
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
-from fedmerit.tasks.registry import TaskSpec
 
 Model = NDArray[np.float32]
 

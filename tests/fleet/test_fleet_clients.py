@@ -1,14 +1,18 @@
-"""Clients on this machine: training, testing, failing."""
+"""Clients on this machine: training, testing, failing, and what learners may write to."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
+from fleets import run_rounds
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Samples, Task, fedavg, federate
+from fedmerit.core.state import Record, State
 from fedmerit.core.types import Download
 from fedmerit.fleet.local import LocalFleet
 
@@ -48,23 +52,6 @@ def test_evaluation_equals_a_loop_over_clients():
 
 
 @dataclass(frozen=True)
-class Moody(SoftmaxLearner):
-    """Fails for clients with fewer than 10 rows."""
-
-    def train(self, model: np.ndarray, samples: Samples, seed: int) -> np.ndarray:
-        if len(samples) < 10:
-            raise RuntimeError("too few rows for me")
-        return super().train(model, samples, seed)
-
-
-def test_a_client_whose_learner_raises_is_left_out_with_the_reason():
-    run = federate(small_task(learner=Moody()), fedavg(), rounds=1, fraction=1.0)
-    assert [earned.id for earned in run.explain(1)] == [1, 2]
-    left_out = {event.client: event.text for event in run.events() if event.kind == "left-out"}
-    assert left_out == dict.fromkeys((0, 3), "RuntimeError: too few rows for me")
-
-
-@dataclass(frozen=True)
 class Diverging(SoftmaxLearner):
     """Comes back with NaN from clients with more than 15 rows."""
 
@@ -78,29 +65,56 @@ def test_a_client_that_diverges_is_left_out_and_the_model_stays_finite():
     assert [(event.round, event.client) for event in run.events() if event.kind == "left-out"] == [(1, 2), (2, 2)]
 
 
-def test_a_client_without_rows_is_left_out():
-    run = federate(small_task(sizes=(5, 0, 20, 8)), fedavg(), rounds=1, fraction=1.0)
-    assert [(event.client, event.text) for event in run.events() if event.kind == "left-out"] == [
-        (1, "no training samples")
-    ]
+class InPlace(SoftmaxLearner):
+    """Trains the vector that it was given."""
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        model += super().train(model, samples, seed, epochs) - model
+        return model
 
 
-def test_training_seeds_belong_to_round_and_client():
-    seen: list[int] = []
+class Scaling(SoftmaxLearner):
+    """Scales its rows where they lie."""
 
-    @dataclass(frozen=True)
-    class Noting(SoftmaxLearner):
-        def train(self, model: np.ndarray, samples: Samples, seed: int) -> np.ndarray:
-            seen.append(seed)
-            return super().train(model, samples, seed)
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        samples.x[:] *= 0.5
+        return super().train(model, samples, seed, epochs)
 
-    task = small_task(learner=Noting())
-    for wanted in ((0, 1, 2), (2,)):
-        with LocalFleet(task) as fleet:
-            fleet.train(1, downloads(task, *wanted), ("samples",), seed=5)
-    with LocalFleet(task) as fleet:
-        fleet.train(2, downloads(task, 2), ("samples",), seed=5)
-        fleet.train(1, downloads(task, 2), ("samples",), seed=6)
-    assert len(set(seen[:3])) == 3
-    assert seen[3] in seen[:3]
-    assert len(set(seen)) == 5
+
+@dataclass(frozen=True)
+class Hanging(SoftmaxLearner):
+    """Never comes to an end for one of the clients, which it knows by its rows."""
+
+    rows: int = 20
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        if len(samples) == self.rows:
+            time.sleep(600)
+        return super().train(model, samples, seed, epochs)
+
+
+def played(learner: Any, **settings: Any) -> tuple[State, Record]:
+    with LocalFleet(small_task(learner=learner), **settings) as fleet:
+        (state,), (record,) = run_rounds(fleet, fedavg(), 1, evaluate=True)
+        return state, record
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_learner_that_trains_in_place_learns_as_any_other(workers: int):
+    state, _ = played(InPlace(), workers=workers)
+    other, _ = played(SoftmaxLearner())
+    np.testing.assert_allclose(state.model, other.model, rtol=1e-5)
+    assert not np.array_equal(state.model, SoftmaxLearner().start(1))
+
+
+def test_a_learner_that_writes_to_its_rows_is_told():
+    state, record = played(Scaling())
+    assert set(record.dropped) == {0, 1, 2, 3}
+    assert all("read-only" in reason for reason in record.dropped.values())
+    assert (state.model == SoftmaxLearner().start(1)).all()
+
+
+def test_a_client_that_never_ends_is_left_out_at_the_deadline():
+    _, record = played(Hanging(), deadline=5.0)
+    assert record.dropped == {2: "it did not finish within 5 s"}
+    assert record.ids == (0, 1, 3)

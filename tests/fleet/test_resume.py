@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers import stopped
 
 from fedmerit import Run, resume, run_config
-from fedmerit.config.recipe import part_names
 from fedmerit.config.schema import Config, load_config, make_config
 from fedmerit.errors import FolderError
 
@@ -140,8 +140,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, config: Path) -> None:
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path: Path, damage: str) -> None:
     run_config(settings(), tmp_path / "whole")
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        run_config(settings(), folder, on_record=lambda record: stop_at(4, record.index))
+    stopped(settings(), folder, 4)
     newest = sorted((folder / "checkpoints").iterdir())[-1]
     data = newest.read_bytes()
     if damage == "truncate":
@@ -158,8 +157,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path: Pa
 
 def test_all_checkpoints_gone_means_from_the_beginning(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        run_config(settings(), folder, on_record=lambda record: stop_at(3, record.index))
+    stopped(settings(), folder, 3)
     for path in (folder / "checkpoints").iterdir():
         path.write_bytes(b"nonsense")
     seen: list[int] = []
@@ -185,32 +183,8 @@ def test_another_configuration_is_refused_and_the_difference_named(tmp_path: Pat
 
 def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
     run_config(settings(), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run_config(settings(), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
+    stopped(settings(), tmp_path / "run", 3)
     resume(tmp_path / "run", settings(workers=2))
-    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("step", part_names("optimizer"))
-@pytest.mark.parametrize("name", ["fedavg", "device_aware"])
-def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: str, step: str) -> None:
-    keys = {"criteria": ["LD", "DS"], "search": {"adjust_on": "test"}} if name == "device_aware" else {}
-    config = settings().model_dump() | {"recipe": {"name": name, "server": {"optimizer": step}} | keys}
-    run_config(make_config(config), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run_config(make_config(config), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
-    resume(tmp_path / "run")
-    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
-
-
-def test_what_clients_said_of_steps_survives_a_stop_to_the_bit(tmp_path: Path) -> None:
-    """The last move, along which the next steps go."""
-    search = {"adjust_on": "test", "by": "accuracy", "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
-    config = settings().model_dump() | {"recipe": {"name": "adaptive", "search": search}}
-    run_config(make_config(config), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run_config(make_config(config), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
-    resume(tmp_path / "run", make_config(config | {"run": config["run"] | {"workers": 2}}))
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 
@@ -267,8 +241,3 @@ def test_a_disk_too_full_to_begin_leaves_nothing_behind(tmp_path: Path, config: 
 def test_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="no run in"):
         resume(tmp_path / "nowhere")
-
-
-def stop_at(round: int, index: int) -> None:
-    if index == round:
-        raise KeyboardInterrupt

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit import Federation, Samples, Split, Task
+from fedmerit import Federation, Samples, Split, Task, TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.tasks.registry import TaskSpec
 
 CLIENTS, ROWS, FEATURES = 12, 5, 300
 

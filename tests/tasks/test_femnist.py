@@ -111,34 +111,6 @@ def test_arrays_do_not_fit(data: Path, name: str, change: Callable[[np.ndarray],
         load()
 
 
-def test_no_rows_at_all(data: Path) -> None:
-    arrays = writer_arrays(WRITERS)
-    save_writers(data, {key: value if key == "writer_names" else value[:0] for key, value in arrays.items()})
-    with pytest.raises(DataError, match="at least one row"):
-        load()
-
-
-def test_no_npz_at_all(data: Path) -> None:
-    save_writers(data, {}).write_bytes(b"no zip")
-    with pytest.raises(DataError, match=r"femnist_writers_full.npz is not a readable npz file"):
-        load()
-
-
-def test_no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDMERIT_DATA", raising=False)
-    with pytest.raises(DataError, match=r"below FEDMERIT_DATA, which is not set; set FEDMERIT_DATA to a folder"):
-        load()
-
-
-def test_validation_rows_are_neither_trained_nor_tested_on(data: Path) -> None:
-    save_writers(data, writer_arrays(WRITERS))
-    federation = load(validation=0.2)
-    assert federation.validation.sizes.tolist() == [4, 2, 1]
-    for client in range(3):
-        rows = [row for split in ("train", "validation", "test") for row in shades(federation, client, split)]
-        assert sorted(rows) == shades(load(), client) + shades(load(), client, "test")
-
-
 def test_real_writers() -> None:
     real_folder("femnist")
     federation = load()

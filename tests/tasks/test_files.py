@@ -127,6 +127,7 @@ def test_wrong_files_are_refused_in_one_line(name: str, folder: Path) -> None:
 
 def test_init_and_run_accept_a_pattern(folder: Path, cli: CommandLine) -> None:
     assert cli("init", "p.toml", "--data", "in/*.csv*", "--yes").code == 0
+    assert cli("init", "q.toml", "--data", "in/*[!d]", "--yes").code == 0
     text = Path("p.toml").read_text()
     assert 'data = "table:in/*.csv*"' in text
     assert 'label = "died"' in text
@@ -143,7 +144,9 @@ def test_init_does_not_guess_a_label(folder: Path, cli: CommandLine) -> None:
     answer = cli("init", "p.toml", "--data", "one.csv", "--yes")
     assert re.search(r"--yes cannot tell which column to predict \(.*flag\); give --label COLUMN", one_line(answer))
     assert not Path("p.toml").exists()
-    assert cli("init", "p.toml", "--data", "one.csv", "--yes", "--label", "flag").code == 0
+    named = ("init", "p.toml", "--data", "one.csv", "--yes", "--label", "flag")
+    assert "--yes cannot tell which column names the client" in one_line(cli(*named))
+    assert cli(*named, "--client", "ward").code == 0
 
 
 def table_with(target: str, changed: set[float] | None = None) -> pd.DataFrame:

@@ -15,7 +15,8 @@ from fedmerit import Federation, Samples, Split, fedavg, federate, load_task, pr
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.factors import CODE
-from fedmerit.tasks.datasets.movielens import FILMS, measure_ranking, recommend
+from fedmerit.tasks.datasets.movielens import FILMS
+from reproductions.experiments.movielens import measure_ranking, recommend
 
 PEOPLE, RATED = 16, 40
 JOBS = ("student", "none", "doctor", "none")
@@ -91,26 +92,6 @@ def test_only_item_factors_travel_and_the_fleets_agree(films: Path):
             assert records[-1].evaluation is not None
     assert models[0].tobytes() == models[1].tobytes()
     assert models[0] == pytest.approx(models[2], abs=1e-6)
-
-
-def test_together_beats_alone_and_ranks_what_people_like(films: Path):
-    task = load_task("movielens", model="movielens-ranking", train=TRAIN)
-    ratings = load_task("movielens", train=TRAIN)
-    data, learner = ratings.federation, ratings.learner
-    run = federate(ratings, fedavg(), rounds=40, fraction=1.0, evaluate_every=40)
-    start = learner.start(0)
-    alone = [learner.train(start.copy(), data.samples(one), 0, 3) for one in range(PEOPLE)]
-    guesses = [learner.predict(alone[one], data.test.x[data.test.rows(one)]) for one in range(PEOPLE)]
-    errors = {"alone": np.concatenate(guesses), "together": learner.predict(run.model, data.test.x)}
-    rmse = {name: float(np.sqrt(np.square(values - data.test.y).mean())) for name, values in errors.items()}
-    assert rmse["together"] < 0.8 * rmse["alone"]
-    ranking = federate(task, fedavg(), rounds=20, fraction=1.0, evaluate_every=20).model
-
-    def ndcg(model: np.ndarray) -> float:
-        tops = [recommend(task.learner, model, task.federation, one) for one in range(PEOPLE)]
-        return float(np.mean([measure_ranking(top, task.federation, one)[1] for one, top in enumerate(tops)]))
-
-    assert ndcg(ranking) > 2 * ndcg(task.learner.start(0))
 
 
 def test_ranking_by_hand():

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.datasets.mnist import read_idx
 from fedmerit.tasks.federation import Ids
 from fedmerit.tasks.partition import Parts, partition
 
@@ -76,26 +74,11 @@ def test_iid_sizes_differ_by_one_at_most() -> None:
     assert sorted(map(len, spread(np.zeros(23), MADE[0]).rows)) == [4, 4, 5, 5, 5]
 
 
-def test_iid_is_random_in_a_sorted_file() -> None:
-    labels = np.repeat(np.arange(10), 100)
-    assert all(len(np.unique(labels[rows])) == 10 for rows in spread(labels, MADE[0]).rows)
-
-
 def test_shards_are_blocks_of_the_sorted_labels() -> None:
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 20))
     parts = spread(labels, TaskConfig(partition="shards", shards=1), clients=10)
     assert sorted(int(labels[rows][0]) for rows in parts.rows) == list(range(10))
     assert all(len(np.unique(labels[rows])) == 1 for rows in parts.rows)
-
-
-def test_dirichlet_alpha_sets_how_unlike_clients_are() -> None:
-    labels = np.arange(2000) % 10
-
-    def largest_share(alpha: float) -> float:
-        parts = spread(labels, TaskConfig(partition="dirichlet", alpha=alpha), clients=10)
-        return float(np.mean([np.bincount(labels[rows]).max() / len(rows) for rows in parts.rows]))
-
-    assert largest_share(0.1) > 0.4 > largest_share(1.0) > 0.2 > largest_share(1000.0) >= 0.1
 
 
 @pytest.mark.parametrize("alpha", [0.001, 1e-300])
@@ -196,15 +179,6 @@ def test_natural_with_a_number_of_clients() -> None:
     assert ten != other
     with pytest.raises(DataError, match=r"task.clients = 31, but the data has 30 with the id 'writer'"):
         spread(ids, natural, 31, 0, ids)
-
-
-def test_two_labels_for_most_clients_of_mnist() -> None:
-    labels = read_idx(real_folder("mnist") / "train-labels-idx1-ubyte.gz").astype(np.int64)
-    parts = spread(labels, TaskConfig(partition="shards"), clients=100)
-    assert {len(rows) for rows in parts.rows} == {600}
-    kinds = np.bincount([len(np.unique(labels[rows])) for rows in parts.rows], minlength=5)
-    assert 70 <= kinds[2] <= 95, "84.3 of 100 clients are expected"
-    assert kinds[1] + kinds[2] + kinds[3] >= 98
 
 
 DRAWS = TaskConfig(partition="label-draws", groups=GROUPS, size=(6, 6), alpha=1.0)

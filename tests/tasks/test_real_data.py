@@ -1,19 +1,23 @@
-"""The real data sets, where they are: counts as their descriptions state them."""
+"""The real data sets, where they are: counts as their descriptions state them; hospitals as FLamby cuts them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.tasks.registry import find_task
+from fedmerit.errors import DataError
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.registry import find_task, load_task
 
 
 def test_mnist_by_writer() -> None:
     real_folder("mnist")
     federation = find_task("mnist").load(TaskConfig(partition="natural", test="matched"), 0)
-    assert len(federation.names) == 539
-    assert federation.names[0] == "writer 0"
+    assert (len(federation.names), federation.names[0]) == (539, "writer 0")
     sizes = federation.train.sizes
     assert (sizes.sum(), sizes.min(), sizes.max(), np.median(sizes)) == (60000, 19, 131, 116)
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -22,26 +26,6 @@ def test_mnist_by_writer() -> None:
     students = [federation.samples(client).attributes["hsf4"].mean() for client in range(539)]
     assert sum(students) == 250, "each writer is wholly in one of the two groups"
     assert federation.test.sizes.sum() == 10000
-
-
-def test_mnist_shards() -> None:
-    real_folder("mnist")
-    federation = find_task("mnist").load(TaskConfig(partition="shards"), 0)
-    assert federation.train.sizes.tolist() == [600] * 100
-    assert federation.test.sizes.tolist() == [100] * 100
-    assert np.bincount(federation.test.y).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-
-
-def test_mnist_label_groups_as_in_m2f() -> None:
-    real_folder("mnist")
-    groups = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
-    config = TaskConfig(partition="label-groups", groups=groups, clients=40, test="matched")
-    federation = find_task("mnist").load(config, 0)
-    assert federation.train.sizes[20:].sum() == 29906
-    for client in range(40):
-        group = set(groups[client // 20])
-        assert set(federation.samples(client).y.tolist()) == group
-        assert set(federation.test.y[federation.test.rows(client)].tolist()) == group
 
 
 def test_mnist_two_groups() -> None:
@@ -85,3 +69,57 @@ def test_celeba() -> None:
         "Blurry": 0.059,
     }
     assert 90 < federation.train.x.mean() < 150, "pictures, not noise or blanks"
+
+
+def load(name: str, **settings: object) -> Federation:
+    return find_task(name).load(TaskConfig(data=name, **settings), 0)  # type: ignore[arg-type]
+
+
+def test_heart_disease_as_flamby_cuts_it() -> None:
+    real_folder("heart-disease")
+    data = load("heart-disease")
+    assert data.names == ("cleveland", "hungarian", "switzerland", "va")
+    assert (data.train.sizes + data.test.sizes).tolist() == [303, 261, 46, 130]
+    assert (data.train.sizes.tolist(), data.train.x.shape[1]) == ([199, 172, 30, 85], 13)
+    for client in range(4):
+        own = data.samples(client).x
+        assert np.abs(own.mean(axis=0)).max() < 1e-5
+    assert np.array_equal(data.test.y, find_task("heart-disease").load(TaskConfig(data="heart-disease"), 9).test.y)
+    assert load_task("heart-disease").learner.start(0).shape == (14,)
+
+
+def test_medpar_has_54_hospitals() -> None:
+    real_folder("medpar")
+    data = load("medpar", validation=0.1)
+    assert (len(data.names), data.names[0]) == (54, "provnum 30001")
+    sizes = data.train.sizes + data.test.sizes + data.validation.sizes
+    assert (sizes.sum(), sizes.min(), sizes.max(), np.median(sizes)) == (1495, 1, 92, 23.0)
+    died = data.train.y.sum() + data.test.y.sum() + data.validation.y.sum()
+    assert died == 513
+    assert set(data.train.attributes) == {"white"}
+    assert load_task("medpar", model="medpar-mlp").federation.train.x.shape[1] == 6
+
+
+def write_heart(folder: Path, rows: int = 12) -> None:
+    (folder / "heart-disease").mkdir()
+    for name in ("cleveland", "hungarian", "switzerland", "va"):
+        lines = []
+        for row in range(rows):
+            sex, cp, restecg = row % 2, row % 4 + 1, row % 3
+            numbers = [40 + row, sex, cp, 120 + row, 200 - row, row % 5 > 2, restecg, 150 + row, row % 3 > 1, row / 4]
+            lines.append(",".join([*(f"{float(number):g}" for number in numbers), "?", "", "?", str(row % 3)]))
+        lines.append("63,1,?,145,233,1,2,150,0,2.3,3,0,6,0")
+        (folder / "heart-disease" / f"processed.{name}.data").write_text("\n".join(lines))
+
+
+def test_rows_with_gaps_are_dropped_and_broken_files_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
+    write_heart(tmp_path)
+    data = load("heart-disease")
+    assert (data.train.sizes + data.test.sizes).tolist() == [12] * 4
+    (tmp_path / "heart-disease" / "processed.va.data").write_text("1,2,3\n")
+    with pytest.raises(DataError, match=r"processed\.va\.data must have 14 columns"):
+        load("heart-disease")
+    (tmp_path / "heart-disease" / "processed.va.data").write_text("old,2,3\n")
+    with pytest.raises(DataError, match="not a readable file"):
+        load("heart-disease")

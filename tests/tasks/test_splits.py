@@ -113,13 +113,6 @@ def test_own_random_rows_differ_between_seeds(way: str) -> None:
     assert not np.array_equal(one, two)
 
 
-def test_own_matched_rows_are_random() -> None:
-    rows, labels = [np.arange(100)], np.arange(100) % 2
-    one, two = (own_test_rows(rows, labels, "matched", seed)[1][0] for seed in (1, 2))
-    assert not np.array_equal(one, two)
-    assert not np.array_equal(one, np.arange(20))
-
-
 def test_the_sizes_of_the_papers_celeba() -> None:
     """The authors' choice of people gives their 4,168 clients, 77,098 and 19,319 images [PMCFL]."""
     with np.load(real_folder("celeba") / "celeba_annotations.npz", allow_pickle=False) as file:

@@ -158,6 +158,9 @@ def test_doctor_and_run_name_the_problems_before_round_1(
     assert "task.strict refuses" in one_line(cli("run", "h.toml", "--out", "runs/no", "--set", "task.strict=true"))
     ran = cli("run", "h.toml", "--out", "runs/a").out
     assert ran.index("Is died = 'yse' a typo") < ran.index("round 1 of 1")
+    assert ran.index("data: label died: no = 0, yes = 1") < ran.index("round 1 of 1")
+    study = cli("compare", "h.toml", "--out", "runs/study", "--grid", "train.lr=0.1,0.2")
+    assert "note: Is died = 'yse' a typo" in study.err
     assert Federation.from_files(folder, label="died", seed=0).data is not None
     assert '"kind": "label"' in Path("runs/a/data.json").read_text()
     assert cli("verify", "runs/a").code == 0
@@ -255,6 +258,88 @@ def test_a_leak_a_code_and_an_id_stay_if_the_configuration_says_so() -> None:
     assert suspicions(kept) == ()
     assert kept.train.x.shape[1] == 5
     assert kept.train.x[:, 4].min() == -999
+
+
+def written(folder: Path, **tables: pd.DataFrame) -> Path:
+    for site, table in tables.items():
+        table.to_csv(folder / f"{site}.csv", index=False)
+    return folder
+
+
+def test_rare_and_unknown_labels_are_no_classes(tmp_path: Path) -> None:
+    words = pd.Series(["no", "no", "yes"] * 20)
+    for odd in ("noo", "unknown", "1O"):
+        labels = words.copy()
+        labels[7] = odd
+        data = Federation.from_files(written(tmp_path, a=frame(y=labels), b=frame(y=words)), label="y", seed=1)
+        assert data.encoder is not None
+        assert data.encoder.labels == ("no", "yes")
+        assert [one.text for one in suspicions(data) if one.kind == "label" and repr(odd) in one.text]
+        kept = Federation.from_files(tmp_path, label="y", replace={"y": {odd: odd}})
+        assert kept.classes == 3
+        assert not [one for one in suspicions(kept) if one.kind == "label"]
+    coded = frame(y=[0, 1, 1] * 19 + [0, 1, 11])
+    assert "label y" in found(coded)
+    assert found(coded)["label y"].replace == {"11": ""}
+
+
+def test_words_for_unknown_are_missing_values() -> None:
+    data = frame(sex=["f", "m", "m", "Unknown"] * 15)
+    assert found(data)["code sex"].replace == {"Unknown": ""}
+
+
+def test_a_client_that_writes_other_words_is_asked_about(tmp_path: Path) -> None:
+    sex = ["f", "m"] * 30
+    tables = {"a": frame(sex=sex), "b": frame(sex=[1, 2] * 30), "c": frame(sex=sex, y=["dead", "alive", "dead"] * 20)}
+    data = Federation.from_files(written(tmp_path, **tables), label="y", drop=["site"])
+    asked = {(one.kind, one.column, one.client) for one in suspicions(data)}
+    assert {("words", "sex", "b"), ("label", "y", "c")} <= asked
+    assert ("words", "sex", "a") not in asked
+
+
+def test_a_column_that_names_the_client_is_left_out(tmp_path: Path) -> None:
+    data = Federation.from_files(written(tmp_path, a=frame(site="A1"), b=frame(site="B1")), label="y")
+    assert data.encoder is not None
+    assert [column.name for column in data.encoder.columns] == ["x"]
+    assert [(one.kind, one.column) for one in suspicions(data)] == [("id", "site")]
+
+
+def test_spellings_of_several_columns_are_one_question(tmp_path: Path) -> None:
+    other = frame(z=1.5).rename(columns=str.upper)
+    data = Federation.from_files(written(tmp_path, a=frame(z=2.5), b=frame(z=0.5), c=other), label="y")
+    (one,) = [one for one in suspicions(data) if one.kind == "names"]
+    assert one.client == "c"
+    match = re.search(r"task\.rename = (\{.*?\})", one.text)
+    assert match
+    names = tomllib.loads(f"rename = {match[1]}")["rename"]
+    assert names == {"SITE": "site", "X": "x", "Y": "y", "Z": "z"}
+    assert not [
+        one for one in suspicions(Federation.from_files(tmp_path, label="y", rename=names)) if "'X'" in one.text
+    ]
+
+
+def test_a_file_of_training_is_predicted_by_the_rules_of_training(tmp_path: Path) -> None:
+    from fedmerit.tasks.formats.table_files import read_table
+
+    values = [*map(str, range(58)), "pending", "-888"]
+    tables = {"a": frame(v=values), "b": frame(v=range(60)).rename(columns={"v": "volume"}), "c": frame(v=range(60))}
+    data = Federation.from_files(written(tmp_path, **tables), label="y", rename={"volume": "v"}, seed=1)
+    assert data.encoder is not None
+    for site in "abc":
+        inputs, notes = data.encoder(read_table(tmp_path / f"{site}.csv"))
+        rows = {tuple(row) for row in inputs.tolist()}
+        assert {tuple(row) for row in data.samples(data.names.index(site)).x.tolist()} <= rows
+        assert notes == (["column v contains -888, pending, read as missing"] if site == "a" else [])
+
+
+def test_bytes_that_are_not_utf8_may_come_late(tmp_path: Path) -> None:
+    rows = "u,1,0\nu,2,1\nv,1,1\nv,2,0\n" * 5000 + "é,1,0\né,2,1\n" * 9
+    (tmp_path / "a.csv").write_bytes(f"w,x,y\n{rows}".encode("cp1252"))
+    data = Federation.from_files(tmp_path, label="y")
+    assert data.encoder is not None
+    assert "é" in data.encoder.columns[0].kinds
+    assert data.data is not None
+    assert data.data.files[0]["form"] == "commas, Windows-1252"
 
 
 def test_what_only_test_rows_show_changes_nothing() -> None:

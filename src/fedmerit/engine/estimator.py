@@ -14,6 +14,7 @@ from fedmerit.core.learner import Learner
 from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Model
 from fedmerit.errors import ConfigError, DataError, NoteWarning
+from fedmerit.tasks.checks import as_array, check_inputs
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.formats.table_files import Table, read_frame, read_table
 from fedmerit.tasks.source import need
@@ -89,15 +90,13 @@ class Classifier(Estimator):
     def predict_proba(self, x: Any) -> NDArray[Any]:
         """Predict the probability of each class or label for each row: an array (rows, classes)."""
         if not has_probabilities(self.learner):
-            name = type(self.learner).__name__
-            raise ConfigError(f"the learner {name} has no method `predict_proba`; use `predict`")
+            raise ConfigError(f"{type(self.learner).__name__} has no method `predict_proba`; use `predict`")
         return self._apply(self.learner.predict_proba, x)  # type: ignore[attr-defined]
 
 
 def make_estimator(learner: Learner, model: Model, encoder: Encoder | None) -> Estimator:
     """Make the estimator of a model: a `Classifier` unless it predicts numbers."""
-    kind = Estimator if target_of(learner).kind == "number" else Classifier
-    return kind(learner, model, encoder)
+    return (Estimator if target_of(learner).kind == "number" else Classifier)(learner, model, encoder)
 
 
 def class_values(encoder: Encoder) -> NDArray[Any]:
@@ -114,18 +113,9 @@ def class_values(encoder: Encoder) -> NDArray[Any]:
 
 def as_rows(x: Any) -> NDArray[Any]:
     """Convert rows to the types that learners accept: uint8 or float32, every value finite."""
-    rows = np.asarray(x)
-    if rows.dtype == object or rows.dtype.kind not in "biuf":
-        raise DataError(f"rows must be numbers (got values of type {rows.dtype}); convert them first")
-    if rows.ndim < 2:
-        raise DataError(
-            "rows must have the shape (rows, features) or (rows, height, width, channels) "
-            f"(got {rows.shape}); for one row, use x[None]"
-        )
-    rows = rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
-    if not np.isfinite(rows).all():
-        raise DataError(f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} has NaN or infinity; replace it by a number")
-    return rows
+    rows = as_array(x, "rows to predict")
+    check_inputs(rows, "rows to predict")
+    return rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
 
 
 def _as_table(x: Any, encoder: Encoder) -> Table:

@@ -17,7 +17,9 @@ from typing import Any, Self, TypeAlias
 
 from fedmerit.config.privacy import epsilon_of_releases
 from fedmerit.config.schema import RunConfig
+from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.collect.collect import Collect
+from fedmerit.core.collect.memory import ask_everyone_first
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
 from fedmerit.core.learner import NamedTensors
@@ -97,6 +99,7 @@ def run_rounds(
     on_record   called with the record of every round
     log         sinks that get every round
     """
+    collect = with_attackers(ask_everyone_first(collect, recipe.memory), fleet, recipe)
     checkpoints = None if stopping is None else folder
     privacy = privacy_of(recipe)
     host = Host.of(fleet, settings.rounds, ledger.book if privacy else no_account)

@@ -51,8 +51,7 @@ def tests_one_model(recipe: Recipe) -> bool:
 
 def on_rows(host: Host, state: State, name: str, on: AskedRows, *, personal: bool = False) -> float:
     """The measure of the model on all clients' rows of one kind, averaged by rows; NaN if it is defined nowhere."""
-    objectives = [find_objective(name), ROWS]
-    return row_mean(host.clients.audit(state.model, objectives, personal=personal, on=on), name)
+    return row_mean(host.clients.audit(state.model, [find_objective(name), ROWS], personal=personal, on=on), name)
 
 
 def final_losses(host: Host, state: State, recipe: Recipe, learner: Learner, *, personal: bool) -> dict[str, float]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmerit.core.targets import Number, target_of
 from fedmerit.engine.estimator import Classifier, Estimator, as_rows, class_values
 from fedmerit.errors import ConfigError, DataError, NoteWarning
-from fedmerit.tasks.cells import to_number
+from fedmerit.tasks.cells import is_missing, to_number
 from fedmerit.tasks.encoding import MISSING, Column, Encoder
 from fedmerit.tasks.formats.table_files import NOTHING, Table
 
@@ -47,12 +47,14 @@ def onnx_bytes(estimator: Estimator, module: Any, x: Any, facts: Mapping[str, st
         inputs = as_rows(x) if encoder is None else np.zeros((2, encoder.shape[0]), np.float32)
         model = _exported(estimator, module, inputs)
     except ModuleNotFoundError as error:
-        missing = f"ONNX export needs {error.name}, which is not installed: pip install 'fedmerit[onnx]'"
-        raise ConfigError(missing) from None
+        raise ConfigError(
+            f"ONNX export needs {error.name}, which is not installed: pip install 'fedmerit[onnx]'"
+        ) from None
     if encoder is not None:
         model = _with_encoder(model, encoder)
-    about = {f"fedmerit.{name}": value for name, value in facts.items()} | _described(encoder)
-    onnx.helper.set_model_props(model, about)
+    onnx.helper.set_model_props(
+        model, {f"fedmerit.{name}": value for name, value in facts.items()} | _described(encoder)
+    )
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -241,12 +243,9 @@ def _probe_rows(encoder: Encoder) -> Table:
 
 def _feed(table: Table, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The inputs of the ONNX file: a column (rows, 1) each; a missing word is the empty text."""
-    feed = {}
-    for name in names:
-        values = table.columns[name]
-        is_word = values.dtype == object
-        feed[name] = np.array([[cell or ""] for cell in values], dtype=object) if is_word else values[:, None]
-    return feed
+    cells = {name: table.columns[name] for name in names}
+    ready = {name: np.where(is_missing(one), "", one) if one.dtype == object else one for name, one in cells.items()}
+    return {name: one[:, None] for name, one in ready.items()}
 
 
 def _check(session: Any, estimator: Estimator, module: Any, rows: Any) -> None:

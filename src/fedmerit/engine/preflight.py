@@ -8,23 +8,29 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedmerit.config.attack import KINDS
 from fedmerit.config.privacy import recipe_of, require_account
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.attacks import Liar
-from fedmerit.core.collect.collect import Collect, Uniform
+from fedmerit.core.attacks.adaptive import USES_ROWS, USES_RULE
+from fedmerit.core.attacks.answers import Liar
+from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.attacks.coalitions import Eraser
+from fedmerit.core.collect.attacked import output_entries
+from fedmerit.core.collect.collect import Collect, Poisson, Uniform
+from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.validated import validated_of
 from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, SITE, STALENESS, is_own_word, measure
 from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
-from fedmerit.core.parts import Words, check_words, slot_of
+from fedmerit.core.parts import Words, check_words, declared, slot_of
 from fedmerit.core.recipe import RECIPE_WORDS, Recipe
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.server.centring import check_centred
 from fedmerit.core.server.private_sum import check_selection
-from fedmerit.core.targets import has_probabilities, target_of
+from fedmerit.core.targets import has_losses, has_probabilities, target_of
 from fedmerit.core.types import Samples
 from fedmerit.engine.loop import Stop, with_control
 from fedmerit.engine.measure import tests_one_model
@@ -51,6 +57,7 @@ def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, sto
     audits = (*run.audit, *([run.measure] if run.measure else []))
     check_server(task.server(), recipe, collect, audits, given)
     check_clients(task, recipe, audits)
+    check_attackers(task.attackers, recipe, task.server(), collect, run.rounds)
     refusals = {
         "early stopping uses validation rows, and no client has any; set validation=0.1": (not rows["validation rows"]),
         "early stopping tests one model, and in this recipe each client has its own, or chooses among several": (
@@ -62,6 +69,34 @@ def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, sto
     for refusal, holds in refusals.items() if stop is not None else ():
         if holds:
             raise ConfigError(refusal)
+
+
+def check_attackers(
+    attackers: Attackers, recipe: Recipe, server: ServerSetup, collect: Collect, rounds: int, *, rows_here: bool = True
+) -> None:
+    """The attacks can be simulated with this recipe, learner and collector; `rows_here`: on this machine."""
+    one_model = "shared model" in declared(recipe.models, "gives") and privacy_of(recipe) is None
+    varies = isinstance(getattr(collect, "selection", None), Poisson | Schedule)
+    for coalition in attackers.coalitions:
+        attack, first = coalition.attack, coalition.from_round
+        kind = next((kind for kind, one in KINDS.items() if one is type(attack)), type(attack).__name__)
+        refusals = {
+            f"the attack begins in round {first}, after the last ({rounds}); set task.attack.from_round, for example "
+            "to 1": first > rounds,
+            'draw = "fixed" needs a fixed number of clients per round; remove run.selection and run.schedule, or set '
+            'draw = "natural"': coalition.fixed and varies,
+            f"kind {kind} tries its updates against the server's rule, which needs one shared model and no [privacy]; "
+            "use another kind, such as alie, or another recipe": isinstance(attack, USES_RULE) and not one_model,
+            f"kind {kind} uses the rows of all attackers, which stay on their Flower nodes; use `fedmerit run`, or "
+            "another kind, such as alie": isinstance(attack, USES_ROWS) and not rows_here,
+            f"kind {kind} compares models by their loss, and the learner has no method `predict_proba`; add it, or use "
+            "another kind, such as alie": isinstance(attack, USES_ROWS) and not has_losses(server.learner),
+        }
+        for refusal, holds in refusals.items():
+            if holds:
+                raise ConfigError(f"task.attack: {refusal}")
+        if isinstance(attack, Eraser):
+            output_entries(server, attack.target)
 
 
 def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:

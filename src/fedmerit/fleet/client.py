@@ -11,15 +11,12 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.attacks import AnswerAttack, Attackers, Coalition, CollusiveAttack
+from fedmerit.core.attacks.attack import AnswerAttack, Coalition
 from fedmerit.core.facts import LOSS, SECONDS, measure
 from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, PulledLearner, ScheduledLearner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
-from fedmerit.core.types import Model, Replies, Samples, read_only
-
-HONEST = -1
-"""Stands for an honest client in place of the number of a coalition."""
+from fedmerit.core.types import Model, Samples, read_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,25 +122,6 @@ def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int
         return answer
     update, facts = coalition.attack.answer(answer.update, answer.facts, classes, np.random.default_rng(seed))
     return replace(answer, update=update, facts=facts)
-
-
-def collude(replies: Replies, attackers: Attackers, index: int) -> Replies:
-    """Replace the updates of each colluding coalition by its vector, computed from the round's honest updates.
-
-    The fleet changes them in place between training and the server's check, in memory or in a mapped file. Everything
-    else stays: attackers keep personal models as trained. Without an honest update nothing changes.
-    """
-    coalitions = np.array([attackers.members.get(client, HONEST) for client in replies.ids], np.intp)
-    honest = np.flatnonzero(coalitions == HONEST)
-    vectors = {
-        number: coalition.attack.collude(replies.updates.keep(honest))
-        for number, coalition in enumerate(attackers.coalitions)
-        if len(honest) and index >= coalition.from_round and isinstance(coalition.attack, CollusiveAttack)
-    }
-    for number, vector in vectors.items():
-        for place in np.flatnonzero(coalitions == number).tolist():
-            replies.updates.row(place)[:] = vector
-    return replace(replies, updates=replies.updates.renewed()) if vectors else replies
 
 
 def mean_loss(learner: Learner, job: Job) -> float:

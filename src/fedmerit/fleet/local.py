@@ -25,6 +25,7 @@ from fedmerit.core.types import (
     Evaluation,
     Model,
     Replies,
+    Samples,
     SparseUpdate,
     SplitName,
     Training,
@@ -33,7 +34,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import collude, extra_names, group_size
+from fedmerit.fleet.client import Job, extra_names, group_size, train_clients
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
@@ -67,7 +68,7 @@ class LocalFleet:
         self._deadline = deadline  # seconds of training, in a process that can be killed
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
-        self._attackers, self._own = task.attackers, task.federation.own_facts
+        self.attackers, self._own = task.attackers, task.federation.own_facts
         self.server = replace(task.server(), faster=self._predict_server)  # all workers score models on its rows
         self._train = SharedSplit.of(task.federation.train)
         splits = {"test": task.federation.test, "validation": task.federation.validation}
@@ -133,7 +134,7 @@ class LocalFleet:
             for block in (worker.updates, *worker.extras.values())
         ]
         trained = tuple(ids[row] for row in good)
-        replies = Replies(
+        return Replies(
             trained,
             updates,
             tuple(reported[client] for client in trained),
@@ -143,7 +144,17 @@ class LocalFleet:
             bytes_up=sum(rows.nbytes for rows in (updates, *extra_updates)),
             vectors=dict(zip(worker.extras, extra_updates, strict=True)),
         )
-        return collude(replies, self._attackers, index)
+
+    def rows_of(self, clients: Sequence[ClientId]) -> Samples:
+        """Return the training rows of these clients, for attackers that pool them."""
+        split = self._train.split()
+        rows = np.concatenate([np.arange(split.rows(client).start, split.rows(client).stop) for client in clients])
+        return Samples(split.x[rows], split.y[rows], self._classes)
+
+    def train_on(self, samples: Samples, download: Download, seed: int) -> Model:
+        """Train in this process, and return the update."""
+        vectors, epochs, lr = download.vectors, download.epochs, download.lr
+        return train_clients(self._learner, [Job(download.model, samples, seed, epochs, vectors, lr)], ())[0].update
 
     def _pulled(
         self, client: ClientId, training: Training, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
@@ -365,7 +376,7 @@ class LocalFleet:
                 losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
                 local_model=self._block(rows, length, self._memory) if self._trains_local else None,
-                attackers=self._attackers,
+                attackers=self.attackers,
                 own=self._own,
             )
             self._pool.equip(worker)

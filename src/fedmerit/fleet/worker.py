@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.attacks import NOBODY, Attackers
+from fedmerit.core.attacks.attack import NOBODY, Attackers
 from fedmerit.core.host import predict_all, predict_rows
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import Objective

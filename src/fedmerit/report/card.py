@@ -17,14 +17,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.criteria.table import display_name
 from fedmerit.core.facts import SAMPLES
+from fedmerit.core.host import predict_rows
 from fedmerit.core.models.shared import OneModel
+from fedmerit.core.objectives import Predictions, find_objective
 from fedmerit.core.state import SERVER
-from fedmerit.core.targets import target_of
+from fedmerit.core.types import ACCURACY, Samples, Vector
 from fedmerit.engine.finished import Run, stored_encoder
 from fedmerit.errors import UserError
 from fedmerit.report.weights_page import page_html
@@ -46,9 +49,10 @@ FEW_ROWS = 30
 SERVER_ROWS = "the server's rows"
 INTERVALS = (
     "Intervals: of shares of rows by Wilson's method; of means over clients by a bootstrap over the clients "
-    "(percentiles of 9,999 resamples). Values on the server's rows have none."
+    "(percentiles of 9,999 resamples); of other measures of a client or group by a bootstrap over its rows (499). "
+    "Values on the server's rows have none."
 )
-RESAMPLES = 9999
+RESAMPLES, ROW_RESAMPLES = 9999, 499
 WHY = "Why, in the last round (fedmerit explain has the reasons of all clients and rounds):"
 NO_PRIVACY = (
     "No differential privacy: the model may reveal who took part. This card has figures of single clients; ask them "
@@ -92,7 +96,7 @@ def measured(ledger: Ledger, number: int, first: str | None = None) -> list[Meas
     tested = _tested(ledger, number)
     right, rows = (sum(pair[place] for pair in tested.values()) for place in (0, 1))
     by_client = {client: proportion(*pair) for client, pair in tested.items()}
-    measures = [Measured("accuracy", proportion(right, rows), "all clients' test rows", by_client)]
+    measures = [Measured(ACCURACY, proportion(right, rows), "all clients' test rows", by_client)]
     for name, by_round in audits_by_objective(ledger, number).items():
         known, server = known_of_clients(by_round[number]), by_round[number].get(SERVER)
         where = f"mean over {len(known)} clients, by test rows" if server is None else SERVER_ROWS
@@ -120,8 +124,19 @@ def _mean(values: Sequence[float], sizes: Sequence[int]) -> str:
         return f"{values[0]:.3f}" if values else UNKNOWN
     drawn = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     means = np.average(np.array(values)[drawn], axis=1, weights=np.array(sizes)[drawn])
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return f"{np.average(values, weights=sizes):.3f} ({low:.3f} to {high:.3f})"
+    return _with_interval(float(np.average(values, weights=sizes)), means)
+
+
+def _with_interval(value: float, resampled: Sequence[float] | Vector) -> str:
+    low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def of_rows(name: str, judged: Predictions, rows: NDArray[np.int64]) -> str:
+    """A measure on some rows, with its bootstrap interval over these rows."""
+    objective, drawn = find_objective(name), np.random.default_rng(0).choice(rows, (ROW_RESAMPLES, len(rows)))
+    value, *values = (float(objective(judged.at(places))[0]) for places in (rows, *drawn))
+    return UNKNOWN if np.isnan(value) else _with_interval(value, values)
 
 
 def _tested(ledger: Ledger, number: int) -> dict[int, tuple[int, int]]:
@@ -206,8 +221,8 @@ class _Card:
 
     def _data(self) -> Iterator[Block]:
         data, ledger = self.data, self.run.ledger
-        weights = [one for row in ledger.rounds() for one in ledger.weights(row["round"])]
-        rows = {one.id: one.facts.get(SAMPLES, 0.0) for one in weights}
+        by_round = (ledger.weights(row["round"]) for row in ledger.rounds())
+        rows = {one.id: one.facts.get(SAMPLES, 0.0) for weights in by_round for one in weights}
         rows |= dict(enumerate(data.train.sizes.tolist())) if data else {}
         header, shares = self._label_shares()
 
@@ -221,8 +236,7 @@ class _Card:
             yield ("Columns:", *data.report)
 
     def _words(self) -> Sequence[str]:
-        classes = range(self.data.classes if self.data else 0)
-        return self.encoder.labels if self.encoder else [str(label) for label in classes]
+        return self.encoder.labels if self.encoder else [*map(str, range(self.data.classes if self.data else 0))]
 
     def _label_shares(self) -> tuple[list[str], dict[int, Sequence[str]]]:
         """Shares of the labels in each client's training rows, or of the commonest one, if they are known."""
@@ -230,7 +244,7 @@ class _Card:
         if data is None or data.target == "number":
             return [], {}
         hits = data.train.y if data.target == "labels" else data.train.y[:, None] == np.arange(data.classes)
-        clients = [client for client in range(len(data.names)) if data.train.sizes[client]]
+        clients = np.flatnonzero(data.train.sizes).tolist()
         shares = {client: 100 * hits[data.train.rows(client)].mean(axis=0) for client in clients}
         if len(words) > MOST_LABELS:
             return ["commonest"], {i: [f"{words[int(one.argmax())]} ({one.max():.0f} %)"] for i, one in shares.items()}
@@ -246,34 +260,44 @@ class _Card:
             right = [f"Here {event.text}." for event in self.run.ledger.events() if event.kind == "target"]
             title = f"After round {self.last['round']}, with 95 % intervals"
             yield TextTable(title, ("measure", "value", "measured on"), rows, (INTERVALS, *right))
-        if not self._private:
-            columns = [each for each in measures if each.clients]
-            header = [each.name for each in columns]
-            yield self._table(
-                "On each client's test rows", header, lambda i: [c.clients.get(i, UNKNOWN) for c in columns]
-            )
-            if groups := tuple(self._groups()):
-                yield TextTable("Groups, on all clients' test rows", ("group", "test rows", "accuracy"), groups)
+        if self._private:
+            return
+        columns, judged = [each for each in measures if each.clients], self._judged()
 
-    def _groups(self) -> Iterator[tuple[str, str, str]]:
-        """Accuracy of each group of the attributes; needs data, a shared model, and a module that we know."""
+        def cell(column: Measured, client: int) -> str:
+            if judged is None or self.data is None or column.name == ACCURACY or client not in column.clients:
+                return column.clients.get(client, UNKNOWN)
+            return of_rows(column.name, judged, np.arange(len(judged.y))[self.data.test.rows(client)])
+
+        header = [each.name for each in columns]
+        yield self._table("On each client's test rows", header, lambda client: [cell(each, client) for each in columns])
+        names = (ACCURACY, *([self.run.ledger.measure] if self.run.ledger.measure != ACCURACY else []))
+        if judged is not None and (groups := tuple(self._groups(judged, names))):
+            yield TextTable("Groups, on all clients' test rows", ("group", "test rows", *names), groups)
+
+    def _judged(self) -> Predictions | None:
+        """Predictions of all test rows; needs data, a shared model, and a module that we know."""
         recipe, task = kept_recipe(self.run.ledger), self.config.task if self.config else None
         if not (self.data and task and recipe and isinstance(recipe.models, OneModel)) or ":" in task.model:
-            return
+            return None
         test, learner = self.data.test, self.run.estimator().learner
-        right = target_of(learner).right(learner.predict(self.run.model, test.x), test.y)
+        return predict_rows(learner, Samples(test.x, test.y, self.data.classes, test.attributes), [self.run.model])
+
+    def _groups(self, judged: Predictions, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Accuracy and the run's measure of each group of the attributes."""
+        right = judged.target.right(judged.predicted[0], judged.y)
         kinds = {column.name: column.kinds for column in self.encoder.columns} if self.encoder else {}
-        for name in task.attributes:
-            words, codes = kinds.get(name, ()), test.attributes[name]  # words are in the order of the codes
+        for name in self.config.task.attributes if self.config else ():
+            words, codes = kinds.get(name, ()), judged.attributes[name]  # words are in the order of the codes
             for code in np.unique(codes).tolist():
-                rows = right[codes == code]
-                group = f"{name}: {words[code] if words else code}"
-                yield group, f"{len(rows):,}", proportion(int(rows.sum()), len(rows))
+                rows = np.flatnonzero(codes == code)
+                share = proportion(int(right[rows].sum()), len(rows))
+                others = (of_rows(each, judged, rows) for each in names[1:])
+                yield f"{name}: {words[code] if words else code}", f"{len(rows):,}", share, *others
 
     def _weights(self) -> Iterator[Block]:
         order = ", then ".join(map(display_name, self.last["priority"]))
-        of = f"Recipe {self.config.recipe.values.get('name')}. " if self.config else ""
-        yield f"{of}Clients are weighed by {order}."
+        yield f"{f'Recipe {self.config.recipe.name}. ' if self.config else ''}Clients are weighed by {order}."
         if self._private:
             yield OMITTED
             return
@@ -282,9 +306,12 @@ class _Card:
             for one in self.run.ledger.weights(row["round"]):
                 earned[one.id] += one.weight
                 rounds[one.id] += 1
-        total, equal = sum(earned.values()) or 1, 1 / len(self.names)
-        title = f"Share of all weight; equal is {equal:.2%}"
-        yield self._table(title, ("share", "rounds"), lambda i: (f"{earned[i] / total:.2%}", f"{rounds[i]}"))
+        total = sum(earned.values()) or 1
+        yield self._table(
+            f"Share of all weight; equal is {1 / len(self.names):.2%}",
+            ("share", "rounds"),
+            lambda i: (f"{earned[i] / total:.2%}", f"{rounds[i]}"),
+        )
         lines = self.run.why().splitlines()
         yield (WHY, *(lines if len(lines) <= 2 * REASONS else [*lines[:REASONS], *lines[-REASONS:]]))
 
@@ -299,6 +326,7 @@ class _Card:
 
     def _limits(self) -> Iterator[str]:
         yield "One run with one seed, tested on rows of the same clients: other populations were not tested."
+        yield from (event.text for event in self.run.ledger.events(self.last["round"]) if event.kind == "constant")
         yield "Facts that weights are based on are reported by the clients."
         few = sum(rows < FEW_ROWS for _, rows in self.tested.values())
         if few and not self._private:

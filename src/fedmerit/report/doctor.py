@@ -1,4 +1,4 @@
-"""Doctor: whether this machine can run a federation, found out before a run: each check tells what it saw."""
+"""Doctor: check before a run whether this machine can run a federation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw, and the way out where something is wrong."""
+    """The result of one check, and what to do if it failed."""
 
     check: str
     status: Status
@@ -45,7 +45,7 @@ def examine(
     superlink: str | None = None,
     authority: Path | None = None,
 ) -> Iterator[Finding]:
-    """One finding after the other; a check that cannot be done is a finding, too."""
+    """Run all checks; one that cannot be done is a finding, too."""
     yield from check_versions()
     yield Finding("processor", "ok", f"{processor()}, {cores()} cores, {instruction_set()}")
     yield check_memory()
@@ -73,7 +73,7 @@ def _tried(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def check_versions() -> Iterator[Finding]:
-    """Versions of what results depend on, and whether they lie in the bounds that this package states."""
+    """Versions that results depend on, and whether this package supports them."""
     found = {name: _version(name) for name in PACKAGES}
     shown = ", ".join(f"{name} {number}" for name, number in found.items() if number)
     yield Finding("versions", "ok", shown)
@@ -107,7 +107,7 @@ def _out_of_bounds() -> list[str]:
 
 
 def check_memory() -> Finding:
-    """What of the memory programs can still have."""
+    """Free memory."""
     size = os.sysconf("SC_PAGE_SIZE")
     free, whole = os.sysconf("SC_AVPHYS_PAGES") * size, os.sysconf("SC_PHYS_PAGES") * size
     if MEMORY.exists():  # Linux: what it keeps of files can be had, too
@@ -117,7 +117,7 @@ def check_memory() -> Finding:
 
 
 def check_disk(folder: Path) -> Finding:
-    """Room where runs are kept, and whether files can be made there."""
+    """Free disk space for runs, and whether the folder is writable."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
     if not os.access(there, os.W_OK):
@@ -126,7 +126,7 @@ def check_disk(folder: Path) -> Finding:
 
 
 def check_data(config: Config) -> Finding:
-    """The data of a configuration can be read, and has what its recipe asks for."""
+    """Check that the data of a configuration can be read and suffices for its recipe."""
     from fedmerit.config.privacy import recipe_of
     from fedmerit.config.run import make_collect
     from fedmerit.engine.preflight import check_config, check_server
@@ -155,7 +155,7 @@ def check_port(port: int, process: str) -> Finding:
 
 
 def check_certificates(folder: Path) -> Iterator[Finding]:
-    """When the certificates in a folder end, whether the key is the certificate's, and who can read it."""
+    """Check the expiry of the certificates in a folder, and that the key matches and is private."""
     try:
         from fedmerit.flower.keys import Certificates, is_key_of, valid_until
     except ImportError as error:
@@ -190,7 +190,7 @@ def _ends(path: Path, until: datetime) -> Finding:
 
 
 def check_superlink(address: str, authority: Path | None) -> Finding:
-    """A SuperLink answers at the address, by TLS where the authority's certificate is given."""
+    """Check that a SuperLink answers at the address, by TLS if the authority's certificate is given."""
     import grpc  # type: ignore[import-untyped]
 
     if authority is None:

@@ -105,8 +105,7 @@ def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples 
             f"task.server = {config.server} leaves no rows for clients ({len(train)} training rows); lower task.server"
         )
     rows = np.sort(generator(seed, "server rows").permutation(len(train))[: config.server])
-    rest = np.setdiff1d(np.arange(len(train)), rows)
-    return train.take(rest), train.samples(rows)
+    return train.take(np.setdiff1d(np.arange(len(train)), rows)), train.samples(rows)
 
 
 def _own(
@@ -164,8 +163,7 @@ def own_test_rows(
 ) -> tuple[list[Rows], list[Rows]]:
     """Training and test rows per client if every client is tested on a share of its rows."""
     tests = [client_test_rows(rows, labels[rows], way, seed, client, share) for client, rows in enumerate(clients)]
-    trains = [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)]
-    return trains, tests
+    return [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)], tests
 
 
 def given_test_rows(

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 NUMBER = re.compile(r"([<>≤≥]=?)?\s*([-+]?(?:\d[\d.,]*|[.,]\d+)(?:[eE][-+]?\d+)?)\s*(%|[A-Za-zµ°²]{1,8}(?:/[\w²]+)?)?")
 """A limit of detection, digits, a unit: `<0.5`, `1,234.5`, `70 kg`."""
+SHARE = 0.9
+"""Of a column's values that must be numbers, or dates, for the column to be read as such."""
 NO, YES = ("0", "n", "no", "false", "neg", "negative"), ("1", "y", "yes", "true", "pos", "positive")
 
 

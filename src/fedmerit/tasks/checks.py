@@ -110,14 +110,22 @@ def check_samples(samples: Samples, whose: str, target: TargetKind = "classes") 
 
 def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:
     """Check that inputs are finite numbers in a supported layout, and labels fit the target."""
+    check_inputs(x, whose)
+    if len(y):
+        check_labels(y, classes, whose, target)
+
+
+def check_inputs(x: NDArray[Any], whose: str) -> None:
+    """Check that inputs are finite numbers in a supported layout."""
     if x.dtype.kind not in "fiub":
         raise DataError(
             f"inputs must be numbers (the {whose} contain {_kind(x)}); encode them with Federation.from_frame"
         )
-    if not len(y):
-        return
-    if x.ndim < 2:
-        raise DataError(f"inputs must have shape (rows, features) or (rows, height, width, channels) (got {x.shape})")
+    if x.ndim < 2 and len(x):
+        raise DataError(
+            f"inputs must have shape (rows, features) or (rows, height, width, channels) (got {x.shape}); for one row, "
+            "use x[None]"
+        )
     if x.ndim == 4 and x.shape[1] in CHANNELS and x.shape[3] not in CHANNELS:
         raise DataError(
             f"images must be (rows, height, width, channels); the {whose} are {x.shape}, channels first: "
@@ -129,7 +137,6 @@ def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str, tar
             f"inputs must be finite; row {row} of the {whose} contains NaN or infinity; drop it, or impute it with "
             "Federation.from_frame"
         )
-    check_labels(y, classes, whose, target)
 
 
 def check_labels(y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:

@@ -27,8 +27,7 @@ def with_facts(federation: Federation, config: FactsConfig | None) -> Federation
 def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
     """Return the facts of one client only."""
     if config.file:
-        columns = _read(config, {client: name})
-        return {fact: values[0] for fact, values in columns.items()}
+        return {fact: values[0] for fact, values in _read(config, {client: name}).items()}
     return {fact: values[client] for fact, values in config.columns.items() if client < len(values)}
 
 

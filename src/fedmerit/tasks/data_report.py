@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fedmerit.config.reading import read_file
+from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 from fedmerit.tasks.cells import is_missing
 from fedmerit.tasks.encoding import shown
@@ -52,8 +53,7 @@ class DataReport:
         try:
             return TypeAdapter(DataReport).validate_json(read_file(path))
         except (OSError, ValueError) as error:
-            reason = str(error).replace("\n", " ")
-            raise DataError(f"{path} is damaged ({reason:.200}); remove it, or run again") from None
+            raise DataError(f"{path} is damaged ({printable(str(error), 200)}); remove it, or run again") from None
 
     def page(self) -> dict[str, Any]:
         """What the report page shows: suspicions as texts, columns, and labels of the first clients."""
@@ -74,8 +74,7 @@ def describe_columns(columns: Mapping[str, NDArray[Any]], roles: Mapping[str, st
     for name, values in columns.items():
         present = values[~is_missing(values)]
         if values.dtype == object:
-            counts = Counter(present.tolist())
-            text = shown([f"{word} {count:,}" for word, count in counts.most_common()])
+            text = shown([f"{word} {count:,}" for word, count in Counter(present.tolist()).most_common()])
         else:
             text = " to ".join(f"{edge:g}" for edge in (present.min(), present.max())) if len(present) else ""
         described.append(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,12 @@ from pydantic import TypeAdapter
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
-from fedmerit.tasks.cells import as_numbers, normal, replaced
+from fedmerit.tasks.cells import SHARE, as_numbers, as_text, is_missing, normal, replaced
 
 if TYPE_CHECKING:
     from fedmerit.tasks.formats.table_files import Table
 
+Rows: TypeAlias = NDArray[np.int64]
 MISSING = "(missing)"
 """Word for a missing value."""
 FILE = "file"
@@ -38,8 +39,7 @@ class Scale:
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Fill missing values, and scale."""
-        filled = np.where(np.isnan(values), self.median, values)
-        return np.asarray((filled - self.mean) / self.deviation)
+        return np.asarray((np.where(np.isnan(values), self.median, values) - self.mean) / self.deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Encoder:
     """Encodes rows of a table as its training rows were encoded; stored as JSON next to the model.
 
     `labels` are the words of the classes, or the columns of several labels, or that of a number, which is learned with
-    its `scale`; the column `owner`, if any, names the client of each row.
+    its `scale`; the column `owner`, if any, names the client of each row. `rename` gives columns other names first.
     """
 
     columns: tuple[Column, ...]
@@ -76,6 +76,7 @@ class Encoder:
     clients: tuple[str, ...] = ()
     kind: TargetKind = "classes"
     scale: Scale | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -96,7 +97,8 @@ class Encoder:
     def __call__(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
         """Return the inputs, and notes on words and clients that the run never saw."""
         names = {normal(column.name): column.name for column in self.columns}
-        given = {name: name if name in names.values() else names.get(normal(name), name) for name in table.columns}
+        given = {name: self.rename.get(name, name) for name in table.columns}
+        given = {old: new if new in names.values() else names.get(normal(new), new) for old, new in given.items()}
         table = replace(table, columns={given[name]: values for name, values in table.columns.items()})
         self._check(table)
         values = {column.name: _as_trained(column, table.columns[column.name]) for column in self.columns}
@@ -105,7 +107,8 @@ class Encoder:
         for place in np.unique(places).tolist():
             rows = np.flatnonzero(places == place)
             inputs[rows] = encode(self.columns, {name: column[rows] for name, column in values.items()}, place)
-        return inputs, [*notes, *(note for column in self.columns for note in _unseen(column, values[column.name]))]
+        found = (_unseen(column, table.columns[column.name], values[column.name]) for column in self.columns)
+        return inputs, [*notes, *filter(None, found)]
 
     def to_json(self) -> str:
         """Serialise everything; numbers are restored to the bit."""
@@ -126,7 +129,7 @@ class Encoder:
             hint = did_you_mean(lacking[0], list(table.columns))
             raise DataError(
                 f"{table.source} lacks columns that the model was trained on: {', '.join(lacking)}{hint}; it needs "
-                f"{', '.join(column.name for column in self.columns)}"
+                f"{', '.join(column.name for column in self.columns)}; a column without values may be empty"
             )
 
     def _places(self, table: Table) -> tuple[NDArray[np.int64], list[str]]:
@@ -157,17 +160,17 @@ def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> 
     return Number(config.tolerance, centre, scale)
 
 
-def fit_numbers(name: str, by_client: Sequence[NDArray[np.float64]], standardise: bool, fallback: float) -> Column:
-    """Fit a numeric column to the training rows of each client; `fallback` is the median for clients without values."""
-    scales = tuple(fit_scale(values, fallback, standardise) for values in by_client)
+def fit_column(
+    column: Column, values: NDArray[Any], parties: Sequence[Rows], clients: Sequence[Rows], standardise: bool
+) -> Column:
+    """Fit a column of numbers to the rows of each party; one without any number uses the median of clients' medians."""
+    if column.kinds:
+        return column
+    medians = [float(np.nanmedian(values[rows])) for rows in clients if not np.isnan(values[rows]).all()]
+    fallback = float(np.median(medians)) if medians else 0.0
+    scales = tuple(fit_scale(values[rows], fallback, standardise) for rows in parties)
     middle = [float(np.median([getattr(scale, part) for scale in scales])) for part in ("median", "mean", "deviation")]
-    return Column(name, scales=scales, other=Scale(*middle))
-
-
-def median_of_medians(by_client: Sequence[NDArray[np.float64]]) -> float:
-    """Median over the clients' medians: for clients without any value of the column."""
-    medians = [float(np.nanmedian(values)) for values in by_client if not np.isnan(values).all()]
-    return float(np.median(medians)) if medians else 0.0
+    return replace(column, scales=scales, other=Scale(*middle))
 
 
 def fit_scale(values: NDArray[np.float64], fallback: float, standardise: bool) -> Scale:
@@ -218,7 +221,7 @@ def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
         return as_words(values)
     if values.dtype == object:
         read = as_numbers(values)
-        if read.strange:
+        if np.isin(values, [*read.strange]).sum() > (1 - SHARE) * (~is_missing(values)).sum():
             raise DataError(f"column {column.name} must contain numbers, as in training (got {min(read.strange)!r})")
         values = read.values
     if np.isinf(values).any():
@@ -237,13 +240,16 @@ def as_words(values: NDArray[Any]) -> NDArray[Any]:
     return words
 
 
-def _unseen(column: Column, values: NDArray[Any]) -> list[str]:
-    unknown = sorted({*values.tolist()} - {*column.kinds}) if column.kinds else []
-    if not unknown:
-        return []
-    return [f"column {column.name} contains {shown(unknown)}, which no training row had: no indicator is set"]
+def _unseen(column: Column, cells: NDArray[Any], values: NDArray[Any]) -> str:
+    """A note on words that no training row had, or on numbers that are read as missing."""
+    if column.kinds:
+        odd, so = {*values.tolist()} - {*column.kinds}, "which no training row had: no indicator is set"
+    else:
+        odd, so = {*as_text(cells[np.isnan(values) & ~is_missing(cells)]).tolist()}, "read as missing"
+    return f"column {column.name} contains {shown(sorted(odd))}, {so}" if odd else ""
 
 
 def shown(words: Sequence[str]) -> str:
     """List the first few words, and the number of the rest."""
-    return ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
+    text = ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
+    return " ".join(text.split())  # a cell may have line breaks

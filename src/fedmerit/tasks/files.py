@@ -95,10 +95,9 @@ def _names(table: Table) -> list[str]:
 
 def _renamed(table: Table, names: Mapping[str, str]) -> Table:
     """Give columns other names; two columns of one name are an error."""
-    new = Counter(names.get(name, name) for name in _names(table))
-    twice = [name for name, count in new.items() if count > 1]
-    if twice:
-        raise DataError(f"task.rename gives two columns of {table.source} the name {twice[0]!r}; drop or rename one")
+    name, count = Counter(names.get(name, name) for name in _names(table)).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"task.rename gives two columns of {table.source} the name {name!r}; drop or rename one")
     columns = {names.get(name, name): values for name, values in table.columns.items()}
     return replace(table, columns=columns, others={names.get(name, name): kind for name, kind in table.others.items()})
 
@@ -108,23 +107,27 @@ def _one_name(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[Suspi
     groups: dict[str, Counter[str]] = {}
     for name in (name for table in tables.values() for name in _names(table)):
         groups.setdefault(normal(name), Counter())[name] += 1
-    found, names = list[Suspicion](), dict[str, str]()
+    found, names = list[Suspicion](), dict[tuple[str, ...], dict[str, str]]()
     for first, *rest in ([name for name, _ in group.most_common()] for group in groups.values()):
         both = [table.source for table in tables.values() if len({first, *rest} & {*_names(table)}) > 1]
         for name in rest:
             if both:
                 done = f"{both[0]} has both; both are kept; {_drop(name)}"
                 found.append(Suspicion("names", f"Are {name!r} and {first!r} one column? {done}", name))
-                continue
-            where = [stem for stem, table in tables.items() if name in _names(table)]
-            done = f"read as one; task.rename = {{{json.dumps(name)} = {json.dumps(first)}}} confirms it"
-            text = f"Are {name!r} (in {shown(where)}) and {first!r} one column? They are {done}"
-            found.append(Suspicion("names", text, first, where[0]))
-            names[name] = first
+            else:
+                where = tuple(stem for stem, table in tables.items() if name in _names(table))
+                names.setdefault(where, {})[name] = first
+    for where, spelt in names.items():
+        what = shown([f"{name!r} and {first!r}" for name, first in spelt.items()])
+        pairs = ", ".join(f"{json.dumps(name)} = {json.dumps(first)}" for name, first in spelt.items())
+        done = f"read as one; task.rename = {{{pairs}}} confirms it"
+        text = f"Are {what} (in {shown(where)}) one column{' each' * (len(spelt) > 1)}? They are {done}"
+        found.append(Suspicion("names", text, next(iter(spelt.values())), where[0]))
     for name in dict.fromkeys(name for table in tables.values() for name in table.twice):
         done = f"The header has two of that name, with other values; both are kept; {_drop(name)}"
         found.append(Suspicion("names", f"Is {name} another column than the first? {done}", name))
-    return {stem: _renamed(table, names) for stem, table in tables.items()}, found
+    spellings = {name: first for spelt in names.values() for name, first in spelt.items()}
+    return {stem: _renamed(table, spellings) for stem, table in tables.items()}, found
 
 
 def _drop(name: str) -> str:
@@ -172,26 +175,17 @@ def _forms(tables: Mapping[str, Table]) -> list[Suspicion]:
 
 def _copies(tables: Mapping[str, Table]) -> list[Suspicion]:
     """Files with the same rows as another."""
-    found, stems = list[Suspicion](), list(tables)
-    for place, stem in enumerate(stems):
-        first = next((first for first in stems[:place] if _equal(tables[stem], tables[first])), None)
-        if first is not None:
-            done = f"All {len(tables[stem]):,} rows are the same; kept; {setting(FILE, {stem: ''})} leaves it out"
+    found, rows = list[Suspicion](), dict[Any, str]()
+    for stem, table in tables.items():
+        cells = frozenset((name, tuple(as_text(values))) for name, values in table.columns.items())
+        if (first := rows.setdefault(cells, stem)) != stem:
+            done = f"All {len(table):,} rows are the same; kept; {setting(FILE, {stem: ''})} leaves it out"
             found.append(Suspicion("copy", f"Is {stem} a copy of {first}? {done}", client=stem))
     return found
-
-
-def _equal(table: Table, first: Table) -> bool:
-    if len(table) != len(first) or table.columns.keys() != first.columns.keys():
-        return False
-    pairs = ((as_text(values), as_text(first.columns[name])) for name, values in table.columns.items())
-    return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _stacked(tables: Mapping[str, Table], name: str) -> NDArray[Any]:
     """A column of all files; words if a file has words."""
     parts = [table.columns.get(name, np.full(len(table), np.nan)) for table in tables.values()]
     words = any(part.dtype == object and not is_missing(part).all() for part in parts)
-    if not words:
-        parts = [part if part.dtype != object else np.full(len(part), np.nan) for part in parts]
-    return np.concatenate([as_text(part) if words else part for part in parts])
+    return np.concatenate([as_text(part) if words else part.astype(np.float64) for part in parts])  # None is NaN

@@ -24,12 +24,12 @@ from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import TEST_SHARE, client_test_rows, client_validation_rows
 from fedmerit.tasks.cells import is_missing
 from fedmerit.tasks.checks import as_rows, check_samples
-from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers, median_of_medians
+from fedmerit.tasks.encoding import Column, as_words, encode, fit_column
 from fedmerit.tasks.federation import ClientData, ServerData
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
 from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.source import read_npz
-from fedmerit.tasks.table import MOST_GROUPS
+from fedmerit.tasks.table import MOST_GROUPS, codes_of
 
 NUMBER = "number"
 ARRAYS = ".npz"
@@ -171,8 +171,7 @@ def _classes(nodes: NodesConfig, label: str, values: NDArray[Any]) -> NDArray[np
         kinds: list[Any] = [float(place) for place in range(nodes.classes)]
     else:
         kinds, values = list(nodes.classes), as_words(values)
-    places = {kind: place for place, kind in enumerate(kinds)}
-    y = np.array([places.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    y = codes_of(values, kinds, -1)
     if (y < 0).any():
         raise DataError(
             f"{int((y < 0).sum())} rows have a label {label} that is not in task.nodes.classes; add it there"
@@ -184,8 +183,7 @@ def _groups(name: str, values: NDArray[Any], nodes: NodesConfig) -> NDArray[np.u
     """Turn an attribute into groups: the place of a word in the layout, or the integer itself; unlisted words last."""
     kinds, gaps = nodes.columns[name], is_missing(values)
     if isinstance(kinds, tuple):
-        places = {kind: place for place, kind in enumerate(kinds)}
-        return np.array([places.get(word, len(kinds)) for word in as_words(values).tolist()], dtype=np.uint8)
+        return codes_of(as_words(values), kinds, len(kinds)).astype(np.uint8)
     numbers = values[~gaps].astype(np.float64)
     if gaps.any() or ((numbers < 0) | (numbers >= MOST_GROUPS) | (numbers % 1 != 0)).any():
         raise DataError(f"attribute {name} must be an integer below {MOST_GROUPS} in every row, or words in the layout")
@@ -197,22 +195,13 @@ def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray
     if party.x is not None:
         return party.x
     assert party.columns is not None  # a party has one of the two
-    columns, values = list[Column](), dict[str, NDArray[Any]]()
-    for column in _layout(config, nodes):
-        cells = party.columns[column.name]
-        if column.kinds:
-            columns.append(column)
-            values[column.name] = as_words(cells)
-        else:
-            numbers = cells if cells.dtype != object else np.full(len(cells), np.nan)
-            training_values = [numbers[train]]
-            columns.append(
-                fit_numbers(
-                    column.name, training_values, config.standardise == "client", median_of_medians(training_values)
-                )
-            )
-            values[column.name] = numbers
-    return encode(columns, values, 0)
+    columns, values = _layout(config, nodes), dict[str, NDArray[Any]]()
+    for name, kinds in ((column.name, column.kinds) for column in columns):
+        cells = party.columns[name]
+        no_words = cells if cells.dtype != object else np.full(len(cells), np.nan)
+        values[name] = as_words(cells) if kinds else no_words
+    standardise = config.standardise == "client"
+    return encode([fit_column(one, values[one.name], [train], [train], standardise) for one in columns], values, 0)
 
 
 def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:

@@ -124,8 +124,6 @@ def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKin
 
 def _count(labels: NDArray[Any], target: TargetKind) -> int:
     """Number of classes up to the largest label, or of labels; 1 for a number."""
-    if target == "number":
-        return 1
     if target == "labels":
         return int(labels.shape[1])
-    return int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2
+    return 1 if target == "number" else int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2

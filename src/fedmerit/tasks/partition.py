@@ -97,8 +97,7 @@ def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, s
     by_label = order[np.argsort(labels[order], kind="stable")]
     size = len(labels) // (clients * shards)
     dealt = generator(seed, "partition").permutation(len(labels) // size)[: clients * shards]
-    blocks = by_label[: len(labels) // size * size].reshape(-1, size)
-    return list(blocks[dealt].reshape(clients, -1))
+    return list(by_label[: len(labels) // size * size].reshape(-1, size)[dealt].reshape(clients, -1))
 
 
 def _dirichlet(labels: NDArray[np.int64], order: Rows, clients: int, alpha: float, seed: int) -> list[Rows]:
@@ -178,15 +177,15 @@ def _check_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequ
     named = [label for group in groups for label in group]
     lists = [list(group) for group in groups]
     present = np.unique(labels).tolist()
-    rule = "a partition by label groups needs task.groups such as [[1, 2, 3], [0, 4]]"
-    if not groups or not all(groups):
-        raise ConfigError(f"{rule}: one list of labels per group, none empty (got {lists})")
-    if len(set(named)) != len(named):
-        raise ConfigError(f"{rule}: each label in one group only (got {lists})")
-    if not set(named) <= set(present):
-        raise ConfigError(f"{rule}: only labels of the data, {present} (got {lists})")
-    if clients < len(groups):
-        raise ConfigError(f"{rule}: at least one client per group (got {clients} clients, {len(groups)} groups)")
+    rules = {
+        f"one list of labels per group, none empty (got {lists})": bool(groups) and all(groups),
+        f"each label in one group only (got {lists})": len(set(named)) == len(named),
+        f"only labels of the data, {present} (got {lists})": set(named) <= set(present),
+        f"at least one client per group (got {clients} clients, {len(groups)} groups)": clients >= len(groups),
+    }
+    broken = [rule for rule, holds in rules.items() if not holds]
+    if broken:
+        raise ConfigError(f"a partition by label groups needs task.groups such as [[1, 2, 3], [0, 4]]: {broken[0]}")
 
 
 def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:

@@ -16,7 +16,7 @@ import numpy as np
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import NODES, TABLE
-from fedmerit.core.attacks import NOBODY, Attackers, Coalition
+from fedmerit.core.attacks.attack import NOBODY, Attackers, Coalition
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.server.centring import Centre
@@ -132,10 +132,8 @@ class Task:
         if self.attackers.members:
             raise ConfigError("pooled: all rows are in one place, where no client can attack; remove task.attack")
         data, rows = self.federation, len(self.federation.train.y)
-        offsets = np.full(len(data.train.offsets), rows)
-        offsets[0] = 0
+        train = replace(data.train, offsets=np.append(0, np.full(len(data.names), rows)))
         note = f"pooled: all {rows:,} training rows are in one place, recorded as {data.names[0]}"
-        train = replace(data.train, offsets=offsets)
         return replace(self, federation=replace(data, train=train, report=(*data.report, note)))
 
     def client(self, client: ClientId) -> ClientHalf:

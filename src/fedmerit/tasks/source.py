@@ -35,8 +35,10 @@ def find_file(task: str, *names: str) -> Path:
         raise DataError(f"task {task!r} needs {wanted} below {VARIABLE}, which is not set; {_way_out(wanted)}")
     path = optional_file(task, *names)
     if path is None:
-        missing_file = Path(os.environ[VARIABLE]) / wanted
-        raise DataError(f"task {task!r} needs the file {missing_file}, which does not exist; {_way_out(wanted)}")
+        raise DataError(
+            f"task {task!r} needs the file {Path(os.environ[VARIABLE]) / wanted}, which does not exist; "
+            f"{_way_out(wanted)}"
+        )
     return path
 
 

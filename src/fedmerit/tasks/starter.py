@@ -258,8 +258,7 @@ def parse_priority(text: str) -> tuple[str, ...]:
     >>> parse_priority("label diversity > 1")
     ('LD', 'DS')
     """
-    offered = criteria_to_choose()
-    numbers = {str(place): name for place, name in enumerate(offered, 1)}
+    numbers = {str(place): name for place, name in enumerate(criteria_to_choose(), 1)}
     return tuple(find_criterion(numbers.get(name, name)).name for name in split_names(text))
 
 

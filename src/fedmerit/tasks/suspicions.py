@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.task import TaskConfig
-from fedmerit.tasks.cells import NO, YES, as_numbers, is_missing, normal, to_number, word_of
+from fedmerit.tasks.cells import NO, SHARE, YES, as_numbers, is_missing, normal, to_number, word_of
 
 KINDS = {
     "label": "label",
@@ -38,8 +38,9 @@ KINDS = {
     "constant": "constant",
 }
 """Kinds of suspicions, the gravest first."""
-CODES = (-1, -7, -8, -9, -77, -88, -99, -999, -9999, -99999, 9, 99, 777, 888, 999, 9999, 99999)
-"""Numbers that stand for a missing value in many files."""
+CODES = (-1, -7, -8, -9, -77, -88, -99, -777, -888, -999, -9999, -99999, 9, 99, 777, 888, 999, 9999, 99999)
+UNKNOWN = {"unknown", "unk", "not known", "missing", "not available", "n.a", "not done", "pending", "undefined"}
+"""Numbers and words that stand for a missing value in many files."""
 SYNONYMS = (NO, YES, ("f", "w", "female", "woman"), ("m", "male", "man"))
 ID_NAMES = {"id", "ids", "rownames", "rowname", "row", "index", "nr", "no", "number", "key", "mrn", "case", "record"}
 DATE = re.compile(r"(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T]\d.*)?")
@@ -52,8 +53,6 @@ MOST_COMPARED = 200
 FEW_ROWS = 10
 LEAK, SURE_LEAK = 0.9, 0.97
 """Share of the errors of always answering the commonest label that a column alone avoids: suspected, and left out."""
-SHARE = 0.9
-"""Of a column's values that must be numbers, or dates, for the column to be read as such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +117,19 @@ def tidied(name: str, values: NDArray[Any], settled: bool) -> tuple[NDArray[Any]
     parts = [
         (read.limits, "a limit of detection", "Read as the limit"),
         (read.written, "a number", "Read as a number"),
-        (dict.fromkeys(strange, np.nan), "a missing value", "Read as missing"),
+        (strange, "a missing value", "Read as missing"),
     ]
     found = []
     for words, what, done in parts:
         if words and not settled:
             word = max(words, key=present.__getitem__)
             number = sum(present[each] for each in words)
-            value = "" if words[word] != words[word] else f", {words[word]:g}"
+            value = "" if words is strange else f", {words[word]:g}"
             text = (
                 f"Is {word!r} in {name} {what}? {_have(number, total, 'value', 'is')} such; {done.lower()}{value}; "
                 f"{setting(name, {word: value.strip(', ')})} settles it"
             )
-            found.append(Suspicion("numbers", text, name))
+            found.append(Suspicion("numbers", text, name, replace=dict.fromkeys(words, "") if words is strange else {}))
     return read.values, found
 
 
@@ -139,11 +138,11 @@ def same_words(counts: Mapping[str, int], synonyms: bool = True) -> dict[str, st
     groups: dict[Any, list[str]] = {}
     for word in sorted(counts, key=lambda word: (-counts[word], word)):
         key: Any = normal(word)
-        if synonyms:
-            key = next((place for place, words in enumerate(SYNONYMS) if key in words), key)
-            longer = [other for other in counts if other != word and normal(other).startswith(normal(word))]
-            short = word.isalpha() and len(word) <= 3
-            key = normal(longer[0]) if short and key == normal(word) and len(longer) == 1 else key
+        if synonyms and any(key in words for words in SYNONYMS):
+            key = next(words for words in SYNONYMS if key in words)
+        elif synonyms and word.isalpha() and len(word) <= 3:
+            longer = [normal(other) for other in counts if other != word and normal(other).startswith(key)]
+            key = longer[0] if len(longer) == 1 else key
         groups.setdefault(key, []).append(word)
     return {word: first for first, *others in groups.values() for word in others}
 
@@ -154,8 +153,7 @@ def is_typo(word: str, other: str) -> bool:
     >>> is_typo("yse", "yes"), is_typo("no", "yes")
     (True, False)
     """
-    if len(word) > len(other):
-        word, other = other, word
+    word, other = sorted((word, other), key=len)
     differ = next((place for place, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), len(word))
     rest, others = word[differ:], other[differ:]
     swapped = len(rest) == len(others) > 1 and rest[:2] == others[1::-1] and rest[2:] == others[2:]
@@ -163,37 +161,41 @@ def is_typo(word: str, other: str) -> bool:
 
 
 def spellings(name: str, values: NDArray[Any], config: TaskConfig, role: str = "") -> list[Suspicion]:
-    """Words of a column that look like another of its words; of a label also codes and rare numbers."""
+    """Words of a column that look like another of its words or mean missing; of a label also codes and rare values."""
     counts = Counter(word for word in values.tolist() if word is not None and word == word)
-    known, total = config.replace.get(name, {}), counts.total()
-    found = []
+    known, total, kind = config.replace.get(name, {}), counts.total(), "label" if role == "label" else "words"
+    few = [word for word, count in counts.items() if count <= max(3, 0.01 * total)]
+    merged = same_words(counts, synonyms=role != "client") if values.dtype == object else {}
+    common = {merged.get(word, word) for word in counts if word not in few}
+    least = min((counts[word] for word in common), default=0) if role == "label" and len(common) == 2 else 0
+    odd = [word for word in few if 10 * counts[word] <= least]  # next to two classes
+    found = list[Suspicion]()
+
+    def ask(word: str, question: str, done: str, new: str, *ways: tuple[str, str], of: str = kind) -> None:
+        keys = ", ".join(f"{setting(name, {word: value})} {does}" for value, does in (*ways, (word, "keeps it")))
+        text = f"{question}? {_have(counts[word] or counts[float(word)], total)} it; {done}; {keys}"
+        found.append(Suspicion(of, text, name, replace={word: new}))
+
     if values.dtype != object:
-        codes = [] if role != "label" or len(counts) < 3 else [word_of(code) for code in CODES if counts.get(code)]
-        for code in [code for code in codes if code not in known and counts[float(code)] <= max(3, 0.01 * total)]:
-            text = f"Is {code} a value of {name}? {_have(counts[float(code)], total)} it; left out"
-            found.append(
-                Suspicion("label", f"{text}; {setting(name, {code: code})} keeps it", name, replace={code: ""})
-            )
+        codes = CODES if role == "label" and len(counts) > 2 else ()
+        for code in [word_of(value) for value in few if value in odd or value in codes]:
+            if code not in known:
+                ask(code, f"Is {code} a value of {name}", "left out", "", ("", "confirms it"))
         return found
-    merged = same_words(counts, synonyms=role != "client")
-    for word, first in merged.items():
-        if word not in known:
-            text = (
-                f"Is {name} = {word!r} the same as {first!r}? {_have(counts[word], total)} it; read as "
-                f"{first!r}; {setting(name, {word: first})} confirms it, {setting(name, {word: word})} keeps it"
-            )
-            found.append(Suspicion("label" if role == "label" else "words", text, name, replace={word: first}))
-    words = [word for word in counts if word not in merged and word.isalpha()]
-    least = 3 if role == "label" else 4
-    for word in [word for word in words if counts[word] <= max(3, 0.01 * total) and word not in known]:
-        near = [other for other in words if counts[other] >= 10 * counts[word] and is_typo(word, other)]
-        if len(near) == 1 and min(len(word), len(near[0])) >= least and role != "client":
-            done = "left out" if role == "label" else "read as missing"
-            text = (
-                f"Is {name} = {word!r} a typo of {near[0]!r}? {_have(counts[word], total)} it; {done}; "
-                f"{setting(name, {word: near[0]})} corrects it, {setting(name, {word: word})} keeps it"
-            )
-            found.append(Suspicion("label" if role == "label" else "words", text, name, replace={word: ""}))
+    for word, first in [pair for pair in merged.items() if pair[0] not in known]:
+        ask(word, f"Is {name} = {word!r} the same as {first!r}", f"read as {first!r}", first, (first, "confirms it"))
+    words = [word for word in counts if word not in merged] if role != "client" else []
+    long, done = (3, "left out") if role == "label" else (4, "read as missing")
+    alike = [word for word in words if word.isalpha() and len(word) >= long]
+    for word in [word for word in words if word not in known]:
+        near = [other for other in alike if counts[other] >= 10 * counts[word] and is_typo(word, other)]
+        if normal(word) in UNKNOWN:
+            of = kind if role == "label" else "code"
+            ask(word, f"Does {word!r} in {name} mean missing", done, "", ("", "confirms it"), of=of)
+        elif word in few and word in alike and len(near) == 1:
+            ask(word, f"Is {name} = {word!r} a typo of {near[0]!r}", done, "", (near[0], "corrects it"))
+        elif word in odd:
+            ask(word, f"Is {word!r} a value of {name}", done, "", ("", "confirms it"))
     return found
 
 
@@ -212,31 +214,47 @@ def inspect(
             text = f"{question}? It is left out: {reason}; task.drop = [{json.dumps(name)}] confirms it"
             yield Suspicion(kind, text, name, reason=reason)
             continue
-        if not chosen and (reason := _is_id(name, values, owners)):
+        if not chosen and (reason := _names_client(values, owners) or _is_id(name, values, owners)):
             text = f"Is {name} an ID? It is left out: {reason}; {either(name)}"
             yield Suspicion("id", text, name, reason=reason)
             continue
         share, reason = (0.0, "") if chosen else _gives_away(values, labels)
-        if reason:
+        if share >= LEAK:
             sure = share >= SURE_LEAK
             done = f"left out: {reason}; {either(name)}" if sure else f"kept: {reason}; {either(name, 'leaves it out')}"
             text = f"Is {name} known before the label is? It is {done}"
             yield Suspicion("leak", text, name, reason=reason if sure else "")
             if sure:
                 continue
-        yield from (
-            spellings(name, values, config) if values.dtype == object else odd_numbers(name, values, config, owners)
-        )
+        if values.dtype == object:
+            yield from spellings(name, values, config)
+            counts = {who: Counter(value for value in values[rows] if value) for who, rows in owners.items()}
+            yield from other_words(name, "words", counts, config.replace.get(name, {}))
+        else:
+            yield from odd_numbers(name, values, config, owners)
+
+
+def other_words(
+    name: str, kind: str, counts: Mapping[str, Mapping[str, int]], known: Mapping[str, str]
+) -> Iterator[Suspicion]:
+    """Clients that write a column in words that no other client uses, such as 1 and 2 where others have m and f."""
+    used = {who: {word for word, count in words.items() if count} for who, words in counts.items()}
+    times = Counter(word for words in used.values() for word in words)
+    for who, words in used.items():
+        lonely = len(words) > 1 and all(times[word] == 1 for word in words) and sum(counts[who].values()) >= FEW_ROWS
+        if lonely and len(times) > len(words) and len(words) <= 10 and not words & known.keys():
+            shown = ", ".join(map(repr, sorted(words)))
+            text = f"Does {who} write {name} in other words? No other client has {shown}; kept"
+            same = setting(name, {word: word for word in sorted(words)})
+            yield Suspicion(kind, f"{text}; task.replace translates them, {same} confirms them", name, who)
 
 
 def useless(values: NDArray[Any]) -> str:
     """Why nothing can be learned from a column; empty if something can."""
     gaps = is_missing(values)
-    if gaps.all():
-        return "it has no values"
     different = len(set(values[~gaps].tolist()))
-    if different == 1 and not gaps.any():
-        return "it has the same value in every row"
+    if different < 2 and (gaps.all() or not gaps.any()):
+        return "it has the same value in every row" if different else "it has no values"
     many = different > MOST_WORDS or (len(values) >= 20 and different >= SHARE * len(values))
     return f"{different} distinct text values, looks like an ID" if values.dtype == object and many else ""
 
@@ -244,6 +262,13 @@ def useless(values: NDArray[Any]) -> str:
 def either(name: str, drop: str = "confirms it") -> str:
     """The keys that settle whether a column is left out."""
     return f"task.drop = [{json.dumps(name)}] {drop}, listing it in task.features keeps it"
+
+
+def _names_client(values: NDArray[Any], owners: Mapping[str, NDArray[np.int64]]) -> str:
+    """Why a column says no more than which client a row is of; empty if it says more."""
+    kinds = [{*values[rows].tolist()} for rows in owners.values() if len(rows)]
+    alone = len(kinds) > 1 and all(len(each) == 1 for each in kinds) and len(set[Any]().union(*kinds)) == len(kinds)
+    return "it has one value for each client" if alone else ""
 
 
 def _is_id(name: str, values: NDArray[Any], owners: Mapping[str, NDArray[np.int64]]) -> str:
@@ -264,7 +289,7 @@ def _is_id(name: str, values: NDArray[Any], owners: Mapping[str, NDArray[np.int6
 
 
 def _gives_away(values: NDArray[Any], labels: NDArray[Any]) -> tuple[float, str]:
-    """How much of the label the column alone explains, and a text if that is nearly everything."""
+    """How much of the label the column alone explains, and a text for it."""
     gaps = is_missing(values)
     if len(labels) < 30 or labels.ndim > 1:
         return 0.0, ""
@@ -272,7 +297,7 @@ def _gives_away(values: NDArray[Any], labels: NDArray[Any]) -> tuple[float, str]
         if values.dtype == object or gaps.any() or not values.std() or not labels.std():
             return 0.0, ""
         same = abs(float(np.corrcoef(values, labels)[0, 1]))
-        return same, f"its correlation with the label is {same:.4f}" if same > 0.999 else ""
+        return same * (same > 0.999), f"its correlation with the label is {same:.4f}"
     if values.dtype == object:
         groups = np.unique([str(value) for value in values], return_inverse=True)[1]
     else:
@@ -284,8 +309,7 @@ def _gives_away(values: NDArray[Any], labels: NDArray[Any]) -> tuple[float, str]
     np.add.at(table, (groups, labels), 1)
     wrong, commonest = len(labels) - table.max(axis=1).sum(), len(labels) - table.sum(axis=0).max()
     share = 1 - wrong / commonest if commonest >= 5 else 0.0
-    text = f"it predicts {1 - wrong / len(labels):.1%} of the labels without any other column"
-    return share, text if share >= LEAK else ""
+    return share, f"it predicts {1 - wrong / len(labels):.1%} of the labels without any other column"
 
 
 def odd_numbers(
@@ -401,5 +425,4 @@ def _repeated(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_] | None:
         codes.append([places.setdefault(None if value != value else value, len(places)) for value in values.tolist()])
     if max(max(column) for column in codes) < 0.5 * size:
         return None
-    first = np.unique(np.array(codes).T, axis=0, return_index=True)[1]
-    return ~np.isin(np.arange(size), first)
+    return ~np.isin(np.arange(size), np.unique(np.array(codes).T, axis=0, return_index=True)[1])

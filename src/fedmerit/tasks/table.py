@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,10 @@ from fedmerit.tasks.encoding import (
     MISSING,
     Column,
     Encoder,
+    Rows,
     encode,
-    fit_numbers,
+    fit_column,
     fit_scale,
-    median_of_medians,
     owner_name,
     shown,
 )
@@ -37,9 +37,17 @@ from fedmerit.tasks.federation import Federation, Ids, Raw, Split
 from fedmerit.tasks.files import read_tables
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
-from fedmerit.tasks.suspicions import Suspicion, inspect, inspect_clients, odd_numbers, ranked, spellings, tidied
+from fedmerit.tasks.suspicions import (
+    Suspicion,
+    inspect,
+    inspect_clients,
+    odd_numbers,
+    other_words,
+    ranked,
+    spellings,
+    tidied,
+)
 
-Rows: TypeAlias = NDArray[np.int64]
 MOST_GROUPS = 50
 MOST_CLASSES = 1000
 MOST_CLIENTS = 20_000
@@ -86,21 +94,8 @@ class Features:
         return sum(column.width for column in self.columns)
 
     def fitted(self, parties: Sequence[Rows], clients: Sequence[Rows], standardise: bool) -> tuple[Column, ...]:
-        """Fit the columns to the rows of each party; a party without any number uses the clients' medians."""
-        return tuple(
-            column
-            if column.kinds
-            else replace(
-                fit_numbers(
-                    column.name,
-                    [self.values[column.name][rows] for rows in parties],
-                    standardise,
-                    median_of_medians([self.values[column.name][rows] for rows in clients]),
-                ),
-                replace=column.replace,
-            )
-            for column in self.columns
-        )
+        """Fit the columns to the rows of each party."""
+        return tuple(fit_column(one, self.values[one.name], parties, clients, standardise) for one in self.columns)
 
     def encode(self, columns: Sequence[Column], rows: Rows, party: int) -> NDArray[np.float32]:
         """Encode these rows of a party."""
@@ -146,7 +141,8 @@ def choose_features(prepared: Prepared, config: TaskConfig, trained: Rows | None
         if name in left_out:
             report.append(f"column {name} dropped: {left_out[name]}")
             continue
-        changes = {old: new for one in decided.values() if one.column == name for old, new in one.replace.items()}
+        about = [one for one in (*prepared.found, *decided.values()) if one.column == name]
+        changes = {old: new for one in about for old, new in one.replace.items()}
         cells, kinds = replaced(cells, changes), ()
         if cells.dtype == object:
             gaps = is_missing(cells)
@@ -230,11 +226,14 @@ def _encoded(prepared: Prepared, dealt: Federation, config: TaskConfig) -> Feder
     if server is not None:  # scaled by its values; the clients' medians replace a column without any
         rows = server.x[:, 0]
         server = replace(server, x=features.encode(features.fitted([rows], trained, standardise), rows, 0))
-    report = (*prepared.report, *features.report, *_imputed(features, dealt), *_standardised(columns, standardise))
+    report = [*prepared.report, *features.report, *_imputed(features, dealt)]
+    if standardise and (numbers := [column.name for column in columns if not column.kinds]):
+        report.append(f"{shown(numbers)} standardised by each client's training rows")
     scale = fit_scale(dealt.train.y, 0.0, True) if dealt.target == "number" else None
-    encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else (), dealt.target, scale)
-    data = _described(prepared, features, config, report)
-    return replace(dealt, **splits, server=server, report=report, encoder=encoder, data=data)
+    names = dealt.names if owner else ()
+    encoder = Encoder(columns, prepared.labels, owner, names, dealt.target, scale, config.rename)
+    data = _described(prepared, features, config, tuple(report))
+    return replace(dealt, **splits, server=server, report=data.decisions, encoder=encoder, data=data)
 
 
 def _described(prepared: Prepared, features: Features, config: TaskConfig, report: tuple[str, ...]) -> DataReport:
@@ -245,7 +244,9 @@ def _described(prepared: Prepared, features: Features, config: TaskConfig, repor
     labels = count_labels(owners, prepared.rows.y, prepared.labels)
     known = config.replace.get(config.client, {})
     own = config.data.startswith(PREFIX) and owners
-    clients = inspect_clients(labels, table.columns, owners, config.client, known) if own else ()
+    clients = [*inspect_clients(labels, table.columns, owners, config.client, known)] if own else []
+    if own and isinstance(config.label, str):
+        clients += other_words(config.label, "label", labels, config.replace.get(config.label, {}))
     found = ranked([*features.found, *clients])
     return DataReport(table.files, (*describe_columns(table.columns, roles), *other), labels, found, report)
 
@@ -319,7 +320,7 @@ def _complete_rows(table: Table, config: TaskConfig, left_out: Collection[str]) 
     for name in [*named, *gaps]:
         lost = keep & is_missing(table.columns[name])
         if lost.any():
-            report.append(f"{_count(int(lost.sum()), 'row')} without {name} dropped")
+            report.append(f"{lost.sum()} row{'s' if lost.sum() > 1 else ''} without {name} dropped")
         keep &= ~lost
     if not keep.any():
         raise DataError(f"no row of {table.source} has a value in {' and '.join([*named, *gaps])}; check the columns")
@@ -365,10 +366,8 @@ def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[An
         )
     if len(kinds) < 2:
         raise DataError(f"the label needs at least two classes (every row has {name} = {kinds[0]})")
-    codes = _codes(values, kinds)
-    if kinds == [float(place) for place in range(len(kinds))]:
-        return codes, kinds, []
-    return codes, kinds, [_coded(name, "label", kinds)]
+    plain = kinds == [float(place) for place in range(len(kinds))]
+    return codes_of(values, kinds), kinds, [] if plain else [_coded(name, "label", kinds)]
 
 
 def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[str]]:
@@ -376,7 +375,7 @@ def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[st
     missing, kinds = is_missing(values), _kinds(values)
     if len(kinds) + missing.any() > MOST_GROUPS:
         raise DataError(f"an attribute must have few groups ({name} has {len(kinds)} distinct values); bin it")
-    codes = _codes(values, kinds)
+    codes = codes_of(values, kinds)
     codes[missing] = len(kinds)
     shown = [*kinds, *([MISSING] if missing.any() else [])]
     plain = kinds == [float(place) for place in range(len(kinds))] and not missing.any()
@@ -391,7 +390,7 @@ def _owners(name: str, values: NDArray[Any]) -> Ids:
             f"column {name} has {len(kinds)} distinct clients, more than the limit of {MOST_CLIENTS}; set task.client "
             "to a column that repeats for the rows of a client, or use a part of the table"
         )
-    return Ids(name, _codes(values, kinds), tuple(owner_name(name, kind) for kind in kinds))
+    return Ids(name, codes_of(values, kinds), tuple(owner_name(name, kind) for kind in kinds))
 
 
 def _feature_names(table: Table, config: TaskConfig) -> list[str]:
@@ -414,13 +413,6 @@ def _imputed(features: Features, dealt: Federation) -> list[str]:
     return report
 
 
-def _standardised(columns: Sequence[Column], standardise: bool) -> list[str]:
-    names = [column.name for column in columns if not column.kinds]
-    if not standardise or not names:
-        return []
-    return [f"{shown(names)} standardised by each client's training rows"]
-
-
 def _check_everybody_is_there(rows: Raw, dealt: Federation, config: TaskConfig) -> None:
     """Check that the server's rows do not include all rows of a client."""
     if rows.ids is None or config.partition != "natural" or config.clients is not None:
@@ -437,10 +429,10 @@ def _kinds(values: NDArray[Any]) -> list[Any]:
     return sorted(set(values[~is_missing(values)].tolist()))
 
 
-def _codes(values: NDArray[Any], kinds: Sequence[Any]) -> NDArray[np.int64]:
-    """Place of each value among the kinds; 0 if it is missing."""
+def codes_of(values: NDArray[Any], kinds: Sequence[Any], otherwise: int = 0) -> NDArray[np.int64]:
+    """Place of each value among the kinds; `otherwise` if it does not occur."""
     places = {kind: place for place, kind in enumerate(kinds)}
-    return np.array([places.get(value, 0) for value in values.tolist()], dtype=np.int64)
+    return np.array([places.get(value, otherwise) for value in values.tolist()], dtype=np.int64)
 
 
 def _natural_order(text: str) -> list[tuple[int, str]]:
@@ -452,12 +444,7 @@ def _text(kind: Any) -> str:
 
 
 def _coded(name: str, part: str, kinds: Sequence[Any]) -> str:
-    pairs = [f"{_text(kind)} = {place}" for place, kind in enumerate(kinds)]
-    return f"{part} {name}: {shown(pairs)}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
+    return f"{part} {name}: {shown([f'{_text(kind)} = {place}' for place, kind in enumerate(kinds)])}"
 
 
 TABLE: TaskSpec = TaskSpec(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.learner import Learner
-from fedmerit.core.types import ClientId, Model
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.learn.factors import FactorLearner, with_history
 from fedmerit.tasks.build import build_federation, settle
@@ -28,8 +27,6 @@ FILMS = 1682
 TEST_SHARE = 0.2
 HISTORY = 200
 """Number of training ratings, the latest ones, from which a person's user part is computed."""
-LIKED = 4
-"""Lowest rating of a test row whose film should have been recommended."""
 MODELS = {
     "movielens-ratings": FactorLearner(FILMS),
     "movielens-ranking": FactorLearner(FILMS, unseen=0.1, ridge=1.0),
@@ -115,29 +112,6 @@ def _with_histories(split: Split, train: Split) -> Split:
     clients = [(split.rows(client), train.rows(client)) for client in range(len(split.sizes))]
     rows = [with_history(split.x[its, 0], train.x[old, 0], train.y[old], width) for its, old in clients]
     return replace(split, x=np.concatenate(rows))
-
-
-def recommend(learner: Learner, model: Model, data: Federation, client: ClientId, top: int = 10) -> NDArray[np.int64]:
-    """Return the `top` films with the highest predicted rating, best first, without films that the person rated."""
-    rated = [split.x[split.rows(client), 0] for split in (data.train, data.validation)]
-    rows = np.tile(data.train.x[data.train.offsets[client]], (FILMS, 1))
-    rows[:, 0] = np.arange(FILMS)
-    scores = learner.predict(model, rows)
-    scores[np.concatenate(rated)] = -np.inf
-    return np.argsort(-scores, kind="stable")[:top]
-
-
-def measure_ranking(recommended: NDArray[np.int64], data: Federation, client: ClientId) -> tuple[float, float]:
-    """Return recall and NDCG of a recommendation, by the films of the test rows rated `LIKED` or better; NaN for none.
-
-    recall = liked films recommended / liked films, NDCG = sum over them of 1 / log2(1 + place) / its largest value.
-    """
-    rows = data.test.rows(client)
-    liked = data.test.x[rows, 0][data.test.y[rows] >= LIKED]
-    hits, discounts = np.isin(recommended, liked), 1 / np.log2(np.arange(2, 2 + len(recommended)))
-    if not len(liked):
-        return float("nan"), float("nan")
-    return float(hits.sum() / len(liked)), float(hits @ discounts / discounts[: len(liked)].sum())
 
 
 def _learner(model: str, train: TrainConfig) -> Learner:

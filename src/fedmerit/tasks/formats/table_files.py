@@ -184,18 +184,22 @@ def _csv(path: Path) -> tuple[Any, str]:
             )
 
         try:
+            frame, why = read(encoding[0]), ""
+        except arrow.ArrowInvalid as error:
+            frame, why = None, str(error)
+        if "UTF8" in why or (frame is not None and arrow.binary() in frame.schema.types):
+            encoding = NARROW
             frame = read(encoding[0])
-        except arrow.ArrowInvalid as error:  # the first block decides the types: a later one may have words
-            if "UTF8" in str(error):
-                encoding = NARROW
-                frame = read(encoding[0])
-            else:
-                names = next(text_csv.reader([header], delimiter=delimiter))
-                frame = read(encoding[0], dict.fromkeys(names, arrow.string()))
+        elif frame is None:  # the first block decides the types: a later one may have words
+            names = next(text_csv.reader([header], delimiter=delimiter))
+            frame = read(encoding[0], dict.fromkeys(names, arrow.string()))
         marks = [DELIMITERS[delimiter], *([encoding[1]] if encoding[1] else []), *(["decimal commas"] * (point == ","))]
         return frame, ", ".join(marks)
     except (OSError, arrow.ArrowException, ValueError, MemoryError) as error:
-        raise DataError(f"{path} is not a readable CSV file with a header ({_first_line(error)})") from None
+        raise DataError(
+            f"{path} is not a readable CSV file with a header ({_first_line(error)}); correct this line, or save the "
+            "table again as CSV in UTF-8"
+        ) from None
 
 
 def _encoding(start: bytes) -> tuple[str, str]:
