@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import load_config as load_config
-    from fedmerit.core.collect.collect import InTime as InTime
-    from fedmerit.core.collect.collect import Poisson as Poisson
-    from fedmerit.core.collect.collect import Uniform as Uniform
-    from fedmerit.core.criteria.criterion import Criterion as Criterion
-    from fedmerit.core.criteria.criterion import criterion as criterion
+    from fedmerit.core.collect.collect import InTime as InTime, Poisson as Poisson, Uniform as Uniform
+    from fedmerit.core.collect.memory import LastAnswers as LastAnswers
+    from fedmerit.core.criteria.criterion import Criterion as Criterion, criterion as criterion
     from fedmerit.core.criteria.nearness import MW as MW
-    from fedmerit.core.criteria.table import CB as CB
-    from fedmerit.core.criteria.table import DS as DS
-    from fedmerit.core.criteria.table import IS as IS
-    from fedmerit.core.criteria.table import LC as LC
-    from fedmerit.core.criteria.table import LD as LD
-    from fedmerit.core.criteria.table import Attribute as Attribute
-    from fedmerit.core.criteria.table import Sharpness as Sharpness
+    from fedmerit.core.criteria.table import (
+        CB as CB,
+        DS as DS,
+        IS as IS,
+        LC as LC,
+        LD as LD,
+        Attribute as Attribute,
+        Sharpness as Sharpness,
+    )
     from fedmerit.core.criteria.validated import Validated as Validated
     from fedmerit.core.host import Fleet as Fleet
     from fedmerit.core.learner import Learner as Learner
@@ -34,70 +34,65 @@ if TYPE_CHECKING:
     from fedmerit.core.models.grouping import ByCosine as ByCosine
     from fedmerit.core.models.personal import PersonalModels as PersonalModels
     from fedmerit.core.models.rewards import TopShare as TopShare
-    from fedmerit.core.models.shared import LocalModel as LocalModel
-    from fedmerit.core.models.shared import OneModel as OneModel
+    from fedmerit.core.models.shared import LocalModel as LocalModel, OneModel as OneModel
     from fedmerit.core.recipe import Recipe as Recipe
-    from fedmerit.core.recipes import adaptive as adaptive
-    from fedmerit.core.recipes import agnostic as agnostic
-    from fedmerit.core.recipes import cgsv as cgsv
-    from fedmerit.core.recipes import device_aware as device_aware
-    from fedmerit.core.recipes import ditto as ditto
-    from fedmerit.core.recipes import fedamp as fedamp
-    from fedmerit.core.recipes import fedavg as fedavg
-    from fedmerit.core.recipes import fedval as fedval
-    from fedmerit.core.recipes import finetuned as finetuned
-    from fedmerit.core.recipes import ifca as ifca
-    from fedmerit.core.recipes import m2f as m2f
-    from fedmerit.core.recipes import pooled as pooled
-    from fedmerit.core.recipes import prioritized as prioritized
-    from fedmerit.core.recipes import private as private
-    from fedmerit.core.recipes import qffl as qffl
-    from fedmerit.core.recipes import robust as robust
-    from fedmerit.core.recipes import standalone as standalone
+    from fedmerit.core.recipes import (
+        adaptive as adaptive,
+        agnostic as agnostic,
+        cosine_rewards as cosine_rewards,
+        device_aware as device_aware,
+        ditto as ditto,
+        fedamp as fedamp,
+        fedavg as fedavg,
+        fedval as fedval,
+        finetuned as finetuned,
+        ifca as ifca,
+        last_answers as last_answers,
+        m2f as m2f,
+        pooled as pooled,
+        prioritized as prioritized,
+        private as private,
+        qffl as qffl,
+        robust as robust,
+        standalone as standalone,
+    )
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
     from fedmerit.core.search.step_search import StepSearch as StepSearch
-    from fedmerit.core.server.optimizers import Adagrad as Adagrad
-    from fedmerit.core.server.optimizers import Adam as Adam
-    from fedmerit.core.server.optimizers import FedExP as FedExP
-    from fedmerit.core.server.optimizers import Momentum as Momentum
-    from fedmerit.core.server.optimizers import Yogi as Yogi
+    from fedmerit.core.server.optimizers import (
+        Adagrad as Adagrad,
+        Adam as Adam,
+        FedExP as FedExP,
+        Momentum as Momentum,
+        Yogi as Yogi,
+    )
     from fedmerit.core.server.private_sum import PrivateSum as PrivateSum
-    from fedmerit.core.server.server import SGD as SGD
-    from fedmerit.core.server.server import Server as Server
+    from fedmerit.core.server.server import SGD as SGD, Server as Server
     from fedmerit.core.stages.claims import Claims as Claims
     from fedmerit.core.stages.clip import Clip as Clip
     from fedmerit.core.types import Samples as Samples
-    from fedmerit.core.weights.limits import Cap as Cap
-    from fedmerit.core.weights.limits import SiteCap as SiteCap
-    from fedmerit.core.weights.scores import OWA as OWA
-    from fedmerit.core.weights.scores import Choquet as Choquet
-    from fedmerit.core.weights.scores import Prioritized as Prioritized
-    from fedmerit.core.weights.scores import Product as Product
-    from fedmerit.core.weights.scores import Ranked as Ranked
-    from fedmerit.core.weights.scores import Score as Score
-    from fedmerit.core.weights.scores import WeightedMean as WeightedMean
-    from fedmerit.core.weights.weigh import Scale as Scale
-    from fedmerit.core.weights.weigh import scale as scale
-    from fedmerit.core.weights.weigh import weigh as weigh
+    from fedmerit.core.weights.limits import Cap as Cap, SiteCap as SiteCap
+    from fedmerit.core.weights.scores import (
+        OWA as OWA,
+        Choquet as Choquet,
+        Prioritized as Prioritized,
+        Product as Product,
+        Ranked as Ranked,
+        Score as Score,
+        WeightedMean as WeightedMean,
+    )
+    from fedmerit.core.weights.weigh import Scale as Scale, scale as scale, weigh as weigh
     from fedmerit.engine.finished import Run as Run
-    from fedmerit.engine.run import federate as federate
-    from fedmerit.engine.run import resume as resume
-    from fedmerit.engine.run import run_config as run_config
-    from fedmerit.engine.run import run_on as run_on
-    from fedmerit.errors import FedmeritError as FedmeritError
-    from fedmerit.errors import UserError as UserError
+    from fedmerit.engine.run import federate as federate, resume as resume, run_config as run_config, run_on as run_on
+    from fedmerit.errors import FedmeritError as FedmeritError, UserError as UserError
     from fedmerit.learn.sgd import TorchLearner as TorchLearner
-    from fedmerit.study.study import Study as Study
-    from fedmerit.study.study import compare as compare
-    from fedmerit.tasks.federation import Federation as Federation
-    from fedmerit.tasks.federation import Split as Split
-    from fedmerit.tasks.registry import Task as Task
-    from fedmerit.tasks.registry import TaskSpec as TaskSpec
-    from fedmerit.tasks.registry import load_task as load_task
+    from fedmerit.study.study import Study as Study, compare as compare
+    from fedmerit.tasks.federation import Federation as Federation, Split as Split
+    from fedmerit.tasks.registry import Task as Task, TaskSpec as TaskSpec, load_task as load_task
 
 _ROOMS = {
     "config.schema": ("load_config",),
     "core.collect.collect": ("InTime", "Poisson", "Uniform"),
+    "core.collect.memory": ("LastAnswers",),
     "core.criteria.criterion": ("Criterion", "criterion"),
     "core.criteria.nearness": ("MW",),
     "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "Attribute", "Sharpness"),
@@ -111,8 +106,9 @@ _ROOMS = {
     "core.models.shared": ("LocalModel", "OneModel"),
     "core.recipe": ("Recipe",),
     "core.recipes": (
-        *("adaptive", "agnostic", "cgsv", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
-        *("finetuned", "ifca", "m2f", "pooled", "prioritized", "private", "qffl", "robust", "standalone"),
+        *("adaptive", "agnostic", "cosine_rewards", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
+        *("finetuned", "ifca", "last_answers", "m2f", "pooled", "prioritized", "private", "qffl", "robust"),
+        "standalone",
     ),
     "core.search.backtracking": ("Backtracking",),
     "core.search.step_search": ("StepSearch",),

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,23 +39,25 @@ PANELS = {
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 FORMER = {
-    "attack": "compare STUDY.toml --out DIR",
-    "contribution": "explain DIR --contributions",
-    "criteria": "list criteria",
-    "enroll": "flower enroll FILE.toml",
-    "facts": "doctor CONFIG.toml",
-    "fairness": "explain DIR --fairness",
-    "metrics": "export DIR --format prometheus",
-    "objectives": "list objectives",
-    "privacy": "doctor CONFIG.toml",
-    "recipes": "list recipes",
-    "renew": "flower renew DIR",
-    "scores": "list scores",
-    "show": "report DIR --text",
-    "suspects": "explain DIR --suspects",
-    "tasks": "list tasks",
-    "tune": "compare CONFIG.toml --grid KEY=V,V --out DIR",
-    "watch": "report DIR --live",
+    "attack": "fedmerit compare STUDY.toml --out DIR",
+    "contribution": "fedmerit explain DIR --contributions",
+    "criteria": "fedmerit list criteria",
+    "enroll": "fedmerit flower enroll FILE.toml",
+    "errata": "python -m reproductions errata",
+    "facts": "fedmerit doctor CONFIG.toml",
+    "fairness": "fedmerit explain DIR --fairness",
+    "metrics": "fedmerit export DIR --format prometheus",
+    "objectives": "fedmerit list objectives",
+    "privacy": "fedmerit doctor CONFIG.toml",
+    "recipes": "fedmerit list recipes",
+    "renew": "fedmerit flower renew DIR",
+    "reproduce": "python -m reproductions NAME",
+    "scores": "fedmerit list scores",
+    "show": "fedmerit report DIR --text",
+    "suspects": "fedmerit explain DIR --suspects",
+    "tasks": "fedmerit list tasks",
+    "tune": "fedmerit compare CONFIG.toml --grid KEY=V,V --out DIR",
+    "watch": "fedmerit report DIR --live",
 }
 """Former commands, and the command that replaces each."""
 
@@ -69,7 +72,7 @@ class Grouped(TyperGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command and set its panel; a former name is an error that gives the new command."""
         if cmd_name in FORMER:
-            raise ConfigError(f"`fedmerit {cmd_name}` is now `fedmerit {FORMER[cmd_name]}`")
+            raise ConfigError(f"`fedmerit {cmd_name}` is now `{FORMER[cmd_name]}`")
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, TyperCommand | TyperGroup):
             command.rich_help_panel = _PANEL_OF[cmd_name]
@@ -123,6 +126,11 @@ def complete_clients(context: click.Context, incomplete: str) -> list[str]:
 def complete_values(*values: str) -> Callable[[str], list[str]]:
     """Complete an option from fixed values."""
     return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+def complete_names(module: str, table: str) -> Callable[[str], list[str]]:
+    """Complete an option from the keys of a module's table, which is imported when asked for."""
+    return lambda incomplete: [name for name in getattr(import_module(module), table) if name.startswith(incomplete)]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -48,6 +48,8 @@ def _key(name: str) -> str:
 
 def read_criteria(path: Path) -> CriteriaFile:
     """Read a header line, then a line per client; the column client, id or name, or the first one, names them."""
+    if path.suffix == ".toml":
+        raise TableError(f"{path} is a configuration or a study, not a table; use `fedmerit run` or `fedmerit compare`")
     table = read_delimited(path)
     if len(table.header) < 2:
         raise TableError(

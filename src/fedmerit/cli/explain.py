@@ -1,15 +1,21 @@
-"""`fedmerit explain`: why clients got their weights; who stands out, what updates were worth, who gained."""
+"""`fedmerit explain`: why clients got their weights; suspects, contributions and gains."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedmerit.cli.app import Client, Json, RunFolder, app, open_run, out_console, show
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedmerit.store.ledger import Ledger
 
 
 @app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
@@ -39,9 +45,13 @@ def explain(
     if suspects + contributions + fairness > 1:
         raise ConfigError("give one of --suspects, --contributions and --fairness")
     if suspects:
-        _suspects(folder, as_json)
+        from fedmerit.study.suspects import suspects_dict, suspects_screen
+
+        _list(folder, suspects_dict, suspects_screen, as_json)
     elif contributions:
-        _contributions(folder, as_json)
+        from fedmerit.study.contributions import contributions_dict, contributions_screen
+
+        _list(folder, contributions_dict, contributions_screen, as_json)
     elif fairness:
         _fairness(folder, level, standalone, measured, as_json)
     else:
@@ -62,20 +72,15 @@ def _weights(folder: Path, number: int | None, client: str | None, as_json: bool
         out_console.print(part)
 
 
-def _suspects(folder: Path, as_json: bool) -> None:
-    from fedmerit.study.suspects import suspects_dict, suspects_screen
-
+def _list(
+    folder: Path,
+    read: Callable[[Ledger], dict[str, Any]],
+    screen: Callable[[dict[str, Any]], Iterable[RenderableType]],
+    as_json: bool,
+) -> None:
     with open_run(folder) as ledger:
-        values = suspects_dict(ledger)
-    show(values, lambda: suspects_screen(values), as_json)
-
-
-def _contributions(folder: Path, as_json: bool) -> None:
-    from fedmerit.study.contributions import contributions_dict, contributions_screen
-
-    with open_run(folder) as ledger:
-        values = contributions_dict(ledger)
-    show(values, lambda: contributions_screen(values), as_json)
+        values = read(ledger)
+    show(values, lambda: screen(values), as_json)
 
 
 def _fairness(folder: Path, level: float, standalone: Path | None, measured: Path | None, as_json: bool) -> None:

@@ -14,17 +14,13 @@ from typer.core import TyperGroup
 from fedmerit.cli.app import Logs, Overrides, app, out_console
 from fedmerit.errors import ConfigError
 
-RUN = "run"
-Out = Annotated[Path, typer.Option(help="A new folder for the run.")]
-RUNS = Path("runs/flower")
-
 
 class _RunUnlessNamed(TyperGroup):
     """A first word that is not a command is a configuration to run."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         named = not args or args[0] in self.commands or args[0] == "--help"
-        return super().parse_args(ctx, args if named else [RUN, *args])
+        return super().parse_args(ctx, args if named else ["run", *args])
 
 
 flower = typer.Typer(
@@ -37,7 +33,7 @@ flower = typer.Typer(
 app.add_typer(flower, name="flower")
 
 
-@flower.command(RUN, epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4")
+@flower.command("run", epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4")
 def run(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration.", show_default=False)],
     superlink: Annotated[
@@ -45,7 +41,7 @@ def run(
     ] = None,
     here: Annotated[bool, typer.Option("--loopback", help="Start all processes on this machine.")] = False,
     simulation: Annotated[bool, typer.Option("--simulation", help="Run in Flower's simulation (Ray).")] = False,
-    out: Out = RUNS,
+    out: Annotated[Path, typer.Option(help="A new folder for the run.")] = Path("runs/flower"),
     secure: Annotated[bool, typer.Option("--secure", help="With --loopback: TLS and node keys.")] = False,
     authority: Annotated[
         Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the certificate authority.")

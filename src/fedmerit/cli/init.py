@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedmerit.cli.app import Force, app, out_console
+from fedmerit.cli.app import Force, app, complete_names, out_console
 from fedmerit.errors import ConfigError, UnknownName
 
 
@@ -20,18 +20,31 @@ def init(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A task of `fedmerit list tasks`; a CSV or Parquet file, a pattern, a folder.", show_default=False
+            help="A task of `fedmerit list tasks`; a CSV or Parquet file, a pattern, a folder.",
+            autocompletion=complete_names("fedmerit.tasks.registry", "TASKS"),
+            show_default=False,
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model of the task.", show_default=False)] = None,
     matters: Annotated[
         str | None,
-        typer.Option(help="size, priority, honesty, validation, fairness, rounds or rewards.", show_default=False),
+        typer.Option(
+            help="size, priority, honesty, validation, fairness, rounds or rewards.",
+            autocompletion=complete_names("fedmerit.tasks.starter", "MATTERS"),
+            show_default=False,
+        ),
     ] = None,
     priority: Annotated[
         str | None, typer.Option(help='With priority: the criteria in order, e.g. "LD > DS".', show_default=False)
     ] = None,
-    where: Annotated[str | None, typer.Option(help="here, study, flower or nodes.", show_default=False)] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="here, study, flower or nodes.",
+            autocompletion=complete_names("fedmerit.tasks.starter", "PLACES"),
+            show_default=False,
+        ),
+    ] = None,
     client: Annotated[
         str | None, typer.Option(help="Of a table: the column that names the client.", show_default=False)
     ] = None,
@@ -64,7 +77,7 @@ def init(
     tasks = {name: find_task(name).about for name in TASKS}
     chosen = data or _ask("Which data? A task, or a CSV or Parquet file", tasks, "digits", yes)
     if chosen not in tasks and not chosen.startswith(TABLE):
-        if not Path(chosen).suffix and not Path(chosen).expanduser().exists():
+        if not (Path(chosen).suffix or Path(chosen).expanduser().exists() or is_several(chosen)):
             raise UnknownName("task", chosen, [*tasks, "FILE.csv", "FILE.parquet"])
         chosen = f"{TABLE}{chosen}"
     if chosen.startswith(TABLE):
@@ -75,7 +88,12 @@ def init(
         label = label or _ask_column("Which column is to be predicted?", names, guess or names[-1], yes)
         if not client and not is_several(chosen):  # each of several files is a client
             question = "Which column names the client (for example the hospital)?"
-            client = _ask_column(question, names, _guess(names, label), yes)
+            likely = _guess(names, label)
+            if not likely and yes:
+                raise ConfigError(
+                    f"--yes cannot tell which column names the client ({', '.join(names)}); give --client"
+                )
+            client = _ask_column(question, names, likely or names[0], yes)
     spec = find_task(chosen)
     model = model or _ask("Which model?", dict.fromkeys(spec.models, ""), spec.models[0], yes)
     matters = matters or _ask("What matters most?", MATTERS, "priority", yes)
@@ -125,7 +143,18 @@ def _ask_column(question: str, names: Sequence[str], default: str, yes: bool) ->
 
 
 def _guess(names: Sequence[str], label: str) -> str:
-    """Guess the column of clients: by a word in its name, else the first column that is not predicted."""
-    words = ("client", "hospital", "site", "centre", "center", "node", "institution", "writer", "user")
-    likely = [name for name in names if name != label and any(word in name.lower() for word in words)]
-    return (likely or [name for name in names if name != label] or list(names))[0]
+    """Guess the column of clients by a word in its name; empty if no name tells."""
+    words = (
+        "client",
+        "hospital",
+        "site",
+        "centre",
+        "center",
+        "clinic",
+        "node",
+        "institution",
+        "provnum",
+        "writer",
+        "user",
+    )
+    return next((name for name in names if name != label and any(word in name.lower() for word in words)), "")

@@ -27,7 +27,7 @@ class What(StrEnum):
 @app.command("list", epilog="Example:  fedmerit list criteria --all")
 def list_parts(
     what: Annotated[What, typer.Argument(metavar="WHAT", help=", ".join(What) + ".", show_default=False)],
-    everything: Annotated[bool, typer.Option("--all", help="Also list rarely used criteria.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list rare criteria, and tasks' partitions.")] = False,
     as_json: Json = False,
 ) -> None:
     """List tasks, recipes, criteria, scores or objectives."""
@@ -44,8 +44,12 @@ def _tasks(everything: bool) -> Table:
     from fedmerit.tasks.registry import TASKS, find_task
 
     kinds = map(find_task, [*TASKS, "table:FILE"])
-    rows = [(kind.name, kind.about, ", ".join(kind.partitions), ", ".join(kind.models)) for kind in kinds]
-    return "Tasks (task.data)", ("task", "about", "partitions", "models"), rows
+    header = ("task", "about", "partitions", "models") if everything else ("task", "about", "models")
+    rows = [
+        (kind.name, kind.about, *([", ".join(kind.partitions)] if everything else []), ", ".join(kind.models))
+        for kind in kinds
+    ]
+    return "Tasks (task.data)", header, rows
 
 
 def _recipes(everything: bool) -> Table:

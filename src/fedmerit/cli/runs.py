@@ -69,8 +69,10 @@ def run(
     console = err_console if as_json or log_format() == "json" else out_console
 
     def load(config: Config) -> Task:
-        """Load the task, and print what is suspicious about its table before round 1."""
+        """Load the task, and print what was done with its rows and what is suspicious about them before round 1."""
         task = make_task(config)
+        for line in task.federation.report:
+            console.print(f"data: {line}", markup=False, soft_wrap=True)
         for line in task.federation.data.brief() if task.federation.data else ():
             console.print(f"data: {line}", style="yellow", markup=False, soft_wrap=True)
         return task
@@ -89,7 +91,7 @@ def run(
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
     for event in ended.ledger.events(0):
-        if event.kind in ("data", "target"):
+        if event.kind == "target":
             out_console.print(f"data: {event.text}", markup=False)
     clients = len(ended.ledger.names())
     if clients > 1 and settings.run.schedule is None and round(settings.run.fraction * clients) <= 1:
@@ -97,19 +99,13 @@ def run(
             f"hint: run.fraction = {settings.run.fraction:g} draws one of {clients} clients for a round, and that one "
             "has all the weight; raise it"
         )
-    played = ended.ledger.last_round()
     result = summary(ended.ledger)
     if losses := loss_text(result):
         out_console.print(losses, markup=False)
-    out_console.print(f"{value_text(result)} after {played} rounds; kept in {folder}", markup=False)
+    out_console.print(f"{value_text(result)} after {ended.ledger.last_round()} rounds; kept in {folder}", markup=False)
     for text in result["constant"]:
         out_console.print(f"WARNING: {text}", style="bold red", markup=False, soft_wrap=True)
-    out_console.print(
-        f"next: fedmerit explain {folder} --round {played}",
-        style="dim",
-        markup=False,
-        soft_wrap=True,
-    )
+    out_console.print(f"next: fedmerit explain {folder}", style="dim", markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:  fedmerit verify runs/first")
@@ -124,12 +120,9 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
     result = verify_run(folder)
     if as_json:
         typer.echo(dump_json({"intact": not result.faults, **asdict(result)}))
-    for name, fault in () if as_json else sorted(result.faults.items()):
-        out_console.print(f"{name}: {fault}", markup=False, soft_wrap=True)
-    for text in () if as_json else result.skipped:
-        out_console.print(text, markup=False, soft_wrap=True)
+    lines = [*(f"{name}: {fault}" for name, fault in sorted(result.faults.items())), *result.skipped]
+    lines += [] if result.faults else [f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}"]
+    for line in () if as_json else lines:
+        out_console.print(line, markup=False, soft_wrap=True)
     if result.faults:
         raise typer.Exit(1)
-    if not as_json:
-        text = f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}"
-        out_console.print(text, markup=False, soft_wrap=True)

@@ -161,7 +161,7 @@ def compare(
     given = {"set": overrides, "grid": grid, "log": log}
     options = [f"--{name} '{value}'" for name, values in given.items() for value in values or ()]
     command = " ".join([f"fedmerit compare {study}", *options, f"--out {out}"])
-    with stoppable(command), ExitStack() as stack:
+    with stoppable(command), notes_printed(), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, to_play(plan, out)))
         done = run_study(plan, out, jobs=jobs, on_step=on_step, log=log or [])
     if grid and not done.failed:
@@ -271,10 +271,10 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="The first of ten seeds.")] = 1,
 ) -> None:
-    """Compare three recipes where 40 % of the clients lie.
+    """Compare three recipes where 40 % of the clients are poisoned.
 
-    Eight of 20 clients have flipped labels. FedAvg weighs them by size; the other two recipes find them. Prints tables
-    and writes an HTML report in about a minute.
+    8 of 20 clients have flipped labels. FedAvg weighs them by size; the other two recipes find them. Prints tables and
+    writes an HTML report in about a minute.
     """
     from fedmerit.cli.demo import run_demo
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Force, Json, app, err_console, out_console
+from fedmerit.cli.app import Force, Json, app, complete_names, complete_values, err_console, out_console
 from fedmerit.errors import ConfigError, UserError, did_you_mean
 from fedmerit.store.strict_json import dump_json
 
@@ -26,9 +26,19 @@ def weigh(
         str, typer.Option(help='Columns, most important first: "class balance > dataset size".', show_default=False)
     ],
     score: Annotated[
-        str, typer.Option(help="A name (`fedmerit list scores`), or '{name=\"owa\", weights=[0.7, 0.3]}'.")
+        str,
+        typer.Option(
+            help="A name (`fedmerit list scores`), or '{name=\"owa\", weights=[0.7, 0.3]}'.",
+            autocompletion=complete_names("fedmerit.config.recipe", "SCORES"),
+        ),
     ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (values in 0..1).")] = "max",
+    normalise: Annotated[
+        str,
+        typer.Option(
+            help="max, sum, minmax, scale, or none (values in 0..1).",
+            autocompletion=complete_values("max", "sum", "minmax", "scale", "none"),
+        ),
+    ] = "max",
     scales: Annotated[
         str | None, typer.Option(help="For scale: a bound per column, '{DS=500}'; default: 1.", show_default=False)
     ] = None,
@@ -111,7 +121,7 @@ def weigh(
         values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
         typer.echo(dump_json({"clients": table.clients, **values}))
         return
-    from fedmerit.report.screen import show_note, weights_table
+    from fedmerit.report.screen import weights_table
 
     shown = list(range(len(raw)))
     if len(shown) > MANY:
@@ -125,6 +135,6 @@ def weigh(
         lines = reason.lines(name) if client is not None else [reason.sentence(name)]
         out_console.print(*lines, sep="\n", markup=False)
     for note in result.notes:
-        show_note(err_console, note, "note: ")
+        err_console.print(f"note: {note.text}", style="yellow", markup=False)
     if html is not None:
         out_console.print(f"page: {html}", markup=False)

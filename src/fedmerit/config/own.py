@@ -42,7 +42,10 @@ def import_own(kind: str, name: str, wanted: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{kind} {name!r}: {error}; is its folder on PYTHONPATH?") from None
+        raise ConfigError(
+            f"{kind} {name!r}: {error}; is its folder on PYTHONPATH? "
+            f"If {module}.py is in this folder, start with `PYTHONPATH=. fedmerit ...`"
+        ) from None
     except AttributeError as error:
         raise ConfigError(f"{kind} {name!r}: {error}; name {wanted} that the module defines") from None
     except Exception as error:  # a user's module may raise anything while it is imported

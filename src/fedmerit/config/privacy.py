@@ -41,7 +41,6 @@ class PrivacyConfig(Section):
     )
     clip_start: float = core_field(AdaptiveClip, "start")
     quantile: float = core_field(AdaptiveClip, "quantile")
-    clip_rate: float = core_field(AdaptiveClip, "rate")
     noise: float | None = core_field(PrivateSum, "noise", default=None)
     epsilon: Positive | None = Field(
         None, description="target epsilon after `run.rounds`, from which the noise is computed; default: from `noise`"
@@ -59,7 +58,7 @@ class PrivacyConfig(Section):
                 "epsilon = 4.0, a target after all rounds"
             )
         if self.clip != "adaptive":
-            refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
+            refuse_idle(self, ("clip_start", "quantile"), "with a fixed clip; set clip = 'adaptive'")
         return self
 
 
@@ -69,7 +68,7 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
         noise = noise_for(section.epsilon, delta, run.fraction, run.rounds, accountant)
-    adaptive = AdaptiveClip(section.clip_start, section.quantile, section.clip_rate)
+    adaptive = AdaptiveClip(section.clip_start, section.quantile)
     clip = adaptive if section.clip == "adaptive" else section.clip
     return PrivateSum(noise, run.fraction, clip, delta=delta, accountant=accountant, reproducible=section.reproducible)
 

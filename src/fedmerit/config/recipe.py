@@ -59,6 +59,7 @@ STAND_INS: Mapping[Slot, str] = {
     "grouping": "one",
     "reward": "whole",
     "search": "fixed",
+    "memory": "forget",
     "aggregator": "mean",
     "optimizer": "sgd",
 }
@@ -81,6 +82,7 @@ MEMBERS: Mapping[Slot, tuple[str, ...]] = {
     "search": ("asks", "tolerance", "weightings", "visit", "choose"),
     "aggregator": ("__call__",),
     "optimizer": ("__call__",),
+    "memory": ("recall",),
 }
 """What a user's own part must have."""
 WANTED: Mapping[Slot, str] = {
@@ -241,7 +243,7 @@ class _Maker:
                 return tuple(self.part("limit", one, where) for where, one in _entries(value, path))
             case "server":
                 return self.server(value, path, base.server)
-        slot: Any = key  # models, search
+        slot: Any = key  # models, search, memory
         return self.part(slot, value, path, getattr(base, key))
 
     def criteria(self, value: Any, path: str) -> tuple[Criterion, ...]:

@@ -59,7 +59,7 @@ class DelaysConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class EarlyStopping:
-    """Stop once the measure on validation rows has not become better by more than `least` for `patience` rounds.
+    """Stop once the measure on validation rows has not become better for `patience` rounds.
 
     Higher is better; a run passes errors such as `mae` with a minus.
 
@@ -69,7 +69,6 @@ class EarlyStopping:
     """
 
     patience: Annotated[int, Interval(ge=1), Doc("stop after this many rounds without a better measure")] = 5
-    least: Annotated[float, Interval(ge=0), Doc("smallest improvement that counts as better")] = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -78,18 +77,17 @@ class EarlyStopping:
         """Whether the last `patience` rounds brought no better value."""
         if len(values) <= self.patience:
             return False
-        return max(values[-self.patience :]) <= max(values[: -self.patience]) + self.least
+        return max(values[-self.patience :]) <= max(values[: -self.patience])
 
 
 class StopConfig(Section):
     """[run.stop]: early stopping by the run's measure on the clients' validation rows."""
 
     patience: int = core_field(EarlyStopping, "patience")
-    least: float = core_field(EarlyStopping, "least")
 
     def make(self) -> EarlyStopping:
         """Make the rule."""
-        return EarlyStopping(self.patience, self.least)
+        return EarlyStopping(self.patience)
 
 
 class RunConfig(Section):

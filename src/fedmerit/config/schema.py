@@ -90,7 +90,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {path}; write one with `fedmerit init`") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {printable(str(error))}") from None
+        is_table = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet")
+        hint = f"; a table needs `fedmerit weigh {path}` or `fedmerit init --data {path}`" if is_table else ""
+        raise ConfigError(f"{path} is not valid TOML: {printable(str(error))}{hint}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
 

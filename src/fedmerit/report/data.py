@@ -191,7 +191,7 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Ledger]:
-    """A ledger to read from without a trace, also while its run goes on; a damaged one is the folder's fault."""
+    """Open a ledger read-only, also during its run; a damaged one raises a FolderError."""
     try:
         with Ledger.open(folder / LEDGER, watch=True) as ledger:
             yield ledger
@@ -248,7 +248,7 @@ def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
 
 
 def _costs(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Rounds played, bytes and seconds; known before any round was evaluated."""
+    """Rounds, bytes and seconds; known before the first evaluation."""
     return {
         "played": rounds[-1]["round"] if rounds else 0,
         "bytes_down": sum(row["bytes_down"] for row in rounds),

@@ -28,7 +28,7 @@ OF_CLAIMS = ("claim-cut", "claim-changed")
 
 
 def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) -> dict[str, Any]:
-    """A round's priority, and how its clients, or one of them, came to their weights.
+    """A round's priority, and facts, criteria, score, weight and reason of its clients, or of one of them.
 
     The default is the last round, or the last one in which the client took part.
     """

@@ -112,7 +112,7 @@ def _differences(study: Study, axes: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """Without the signs by which matplotlib knows formulas."""
+    """Remove the signs that start a formula in matplotlib."""
     return text.replace("$", r"\$")
 
 

@@ -61,7 +61,7 @@ class Selection:
 
 
 def select_runs(folders: Sequence[Path]) -> Selection:
-    """A study's folder stands for the runs that it has started, any other folder for one run."""
+    """The started runs of a study's folder, or the one run of any other folder."""
     runs: list[RunFolder] = []
     tuned, worth, own_targets = list[TextTable](), list[TextTable](), False
     waiting, targets, shares, baselines = 0, set[float](), set[float](), list[str]()
@@ -85,7 +85,7 @@ def select_runs(folders: Sequence[Path]) -> Selection:
         shares |= {*plan.shares}
         baselines.append(plan.against)
     baseline = baselines[0] if len(baselines) == 1 else None
-    chosen = sorted(targets or TARGETS), sorted(shares or SHARES)
+    chosen = sorted(targets if own_targets else TARGETS), sorted(shares or SHARES)
     return Selection(runs, waiting, *chosen, tuned, baseline, worth, own_targets)
 
 

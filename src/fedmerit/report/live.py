@@ -1,4 +1,4 @@
-"""`fedmerit report DIR --live`: the page of one run or study while it goes on; it reads and never writes.
+"""`fedmerit report DIR --live`: the page of one run or study in progress; it only reads.
 
 Only GET, on loopback unless asked otherwise; then the link holds a token. On loopback the Host header must name this
 machine: a page of a stranger whose name leads here is refused.
@@ -86,7 +86,7 @@ def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 def run_state(run: PageRun) -> dict[str, Any]:
-    """What a run does right now: its state, and where it tells it the stage of the round and who trains."""
+    """The current state of a run and, if it has a status file, the stage of the round and the training clients."""
     now = read_status(run.folder)
     if now is None:
         finished = (run.folder / MODEL).is_file() and run.result.planned is not None and not run.result.unfinished
@@ -113,7 +113,7 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/{f'{self.token}/' if self.token else ''}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a reader that goes away is no error."""
+        """Ignore readers that disconnect."""
 
 
 def is_loopback(host: str) -> bool:

@@ -26,7 +26,7 @@ from fedmerit.study.suspects import suspects_dict
 LEVEL = 0.9
 """The accuracy at which a client counts as converged, as in `fedmerit explain --fairness`."""
 MOST_AUDITS = 200_000
-"""Where there are more audits of single clients they are left out, and the page says so: they would fill it."""
+"""Maximum number of audits of single clients; a page with more leaves them out and says so."""
 
 
 def run_detail(ledger: Ledger) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _worth(weights: Sequence[WeightColumns]) -> dict[str, Any] | None:
 
 
 def _rules(recipe: Recipe | None) -> dict[str, Any]:
-    """What reasons need to know of the recipe: what weights follow where every score is 0, and the gates."""
+    """Settings of the recipe that reasons need: the weights if every score is 0, and the gates."""
     gates = [[one.name, one.min_accuracy] for one in (validated_of(recipe) if recipe else ()) if one.min_accuracy]
     return {"when_zero": recipe.when_zero if recipe else "samples", "gates": gates}
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.cells import cell_len
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fedmerit.core.criteria.table import display_name
 from fedmerit.core.measures import percentiles
 from fedmerit.core.state import Record
-from fedmerit.core.types import Note
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.store.strict_json import dump_json
 
@@ -79,11 +77,6 @@ def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeig
         before = [f"{row.earned:.2%}"] if cut else []
         grid.add_row(escape(names[row.id]), *cells, f"{row.score:.4g}", *before, f"{row.weight:.2%}")
     return grid
-
-
-def show_note(console: Console, note: Note, before: str = "") -> None:
-    """One note on the weights."""
-    console.print(f"[yellow]{before}{escape(note.text)}[/]")
 
 
 def list_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -15,18 +15,18 @@ SEED = "run.seed"
 
 
 def toml_lines(config: Settings) -> list[Line]:
-    """A line per setting, so that lines of two runs can be compared; unset settings are left away, as TOML must."""
+    """A line per setting, so that two runs can be compared line by line; without unset settings, as in TOML."""
     return list(_table(config, ()))
 
 
 def settings_of(runs: Sequence[Sequence[Line]]) -> list[Line]:
-    """Of runs that differ in the seed alone: the lines of the first, with all their seeds."""
+    """The lines of runs that differ only in the seed, with all their seeds."""
     seeds = ", ".join(value for lines in runs for key, _, value in lines if key == SEED)
     return [(key, name, seeds if key == SEED else value) for key, name, value in runs[0]]
 
 
 def environment_of(runs: Sequence[Mapping[str, str]]) -> list[Line]:
-    """Versions, machine and the recipe as Python prints it: all the ledgers say of the runs but their settings."""
+    """Versions, machine and recipe of the runs, from their ledgers."""
     keys = {key for meta in runs for key in meta} - {"config", "settings"}
     values = {key: dict.fromkeys(meta.get(key, "not known") for meta in runs) for key in sorted(keys)}
     return [(key, key, ", ".join(found)) for key, found in values.items()]
@@ -41,7 +41,7 @@ def differences(runs: Sequence[Sequence[Line]]) -> list[dict[str, Any]]:
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Line]:
-    """Own values first, then the tables within: TOML allows no other order."""
+    """Values first, then nested tables: TOML allows no other order."""
     own = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
     if path and own:
         yield ".".join(path), f"[{'.'.join(map(_key, path))}]", ""

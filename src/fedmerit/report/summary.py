@@ -164,14 +164,12 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
             f"{groups['bytes'] / 1e6:.1f} MB"
         )
     rows = [
-        (_target(target, result["measure"]), *("-" if index is None else str(index) for index in cells.values()))
+        (
+            target_text(float(target), result["measure"]).partition(" ")[2],  # without above or below
+            *("-" if index is None else str(index) for index in cells.values()),
+        )
         for target, cells in result["rounds_to_target"].items()
     ]
     if rows:
         header = ("target", *(f"{share:.0%}" for share in SHARES))
         yield list_table("rounds until this share of devices is better than the target", header, rows)
-
-
-def _target(target: str, measure: str) -> str:
-    """A target without the word above or below."""
-    return target_text(float(target), measure).partition(" ")[2]

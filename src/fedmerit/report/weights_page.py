@@ -1,4 +1,4 @@
-"""A page about weights alone: a table of clients and, for each, the reason in words; one file that opens offline."""
+"""A page of weights: a table of clients with a reason in words for each; one file that opens offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new file, which appears whole or not at all, and never over another."""
+"""Atomic creation of new files, without overwriting existing ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedmerit.errors import FolderError
 
 
 def check_new_file(path: Path, other: str = "another name", *, force: bool = False) -> None:
-    """Refuse to write over anything, and to guess a folder; `other` is what the user can choose instead.
+    """Raise an error if the file exists or its folder does not; `other` is what the user can choose instead.
 
     With `force` a file may be written over, but nothing that is not a file.
     """

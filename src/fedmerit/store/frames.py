@@ -1,4 +1,4 @@
-"""Frames: what a run's ledger says as pandas tables, for notebooks and exports; pandas is loaded when first asked."""
+"""Frames: a run's ledger as pandas tables, for notebooks and exports; pandas is imported on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def pandas() -> Any:
-    """The library, or a ConfigError that says how to install it."""
+    """Import pandas, or raise a ConfigError that says how to install it."""
     try:
         import pandas
     except ImportError:
@@ -31,7 +31,7 @@ def pandas() -> Any:
 
 
 def make_frame(lines: Iterator[Line] | Sequence[Line] | Columns, columns: Sequence[str]) -> Frame:
-    """A row per line; these columns first, also where there is no line, then whatever else lines have."""
+    """Make a frame with a row per line: these columns first, also without any line, then all further keys."""
     if isinstance(lines, Mapping):
         return pandas().DataFrame(lines, columns=list(dict.fromkeys([*columns, *lines])))
     rows = list(lines)
@@ -64,7 +64,7 @@ def _clients(ledger: Ledger) -> Iterator[Line]:
 
 
 def _weights(ledger: Ledger) -> Columns:
-    """A line per round and client that was weighed: how it came to its weight, with facts, criteria, normalised."""
+    """A line per round and weighed client: facts, criteria, normalised criteria, score and weight."""
     names, rounds = np.array(ledger.names(), dtype=object), range(1, ledger.last_round() + 1)
     tables = [_weights_of_round(index, ledger.weight_columns(index), names) for index in rounds]
     tables = [table for table in tables if len(table["round"])]
@@ -112,7 +112,7 @@ def _candidates(ledger: Ledger) -> Iterator[Line]:
 
 
 def _events(ledger: Ledger) -> Iterator[Line]:
-    """A line per event: who was left out and why, notes on the weights."""
+    """A line per event: left-out clients with the reason, notes on the weights."""
     return (asdict(event) for event in ledger.events())
 
 

@@ -1,4 +1,4 @@
-"""The ledger: one SQLite file that keeps all a run did, one transaction per round."""
+"""The ledger: one SQLite file with everything that a run did, one transaction per round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, PairDistances, Record, remember_facts
-from fedmerit.core.types import ACCURACY, ClientId, Matrix, Vector
+from fedmerit.core.types import ACCURACY, REMEMBERED, ClientId, Matrix, Vector
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.ledger_tables import (
@@ -49,7 +49,7 @@ DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, At
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something worth telling: a client left out, or a note on the weights."""
+    """An event of a round: a left-out client, or a note on the weights."""
 
     round: int
     client: int | None
@@ -59,7 +59,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """What a client got back in a round: entries of its group's aggregate, and whether it took them.
+    """The reward of a client in a round: entries of its group's aggregate, and whether it accepted them.
 
     `before` and `after` are its accuracy without and with them, None where it could not test; `reason` says why it had
     to refuse.
@@ -77,7 +77,7 @@ class Rewarded:
 
 @dataclass(frozen=True, slots=True)
 class WeightColumns:
-    """How the clients of a round came to their weights: an array per column, in client order; NaN where unknown.
+    """Facts, criteria, scores and weights of a round: an array per column, in client order; NaN if unknown.
 
     `uncapped` is None where the recipe has no cap.
     """
@@ -105,7 +105,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: Path | None, names: Sequence[str], meta: Mapping[str, str]) -> Ledger:
-        """A new ledger in a file, or in memory where no path is given."""
+        """Create a ledger in a file, or in memory if no path is given."""
         connection = sqlite3.connect(path or ":memory:", isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -119,7 +119,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, *, write: bool = False, watch: bool = False) -> Ledger:
-        """An existing ledger, to read from or to continue; or to watch it without a trace while another writes it."""
+        """Open a ledger to read or continue it; with `watch` read-only, while another process writes it."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
         # not mode=ro, which would leave its -wal and -shm files behind; a folder we may not write to is just read
@@ -158,7 +158,7 @@ class Ledger:
             raise FolderError(f"{self._path} is damaged: {damage[0]}; see `fedmerit verify {where}`") from None
 
     def damage(self) -> list[str]:
-        """What in the file is not what was written."""
+        """The faults of the file: rows that do not match the chain of hashes."""
         try:
             (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if said != "ok":
@@ -168,26 +168,26 @@ class Ledger:
             return [printable(f"{type(error).__name__}: {error}")]
 
     def head(self) -> str:
-        """The last hash of the chain: it stands for everything that is kept so far."""
+        """The last hash of the chain, which covers everything that is stored so far."""
         row = self._db.execute("SELECT hash FROM chain ORDER BY round DESC LIMIT 1").fetchone()
         return str(row[0]) if row else ""
 
     def identity(self) -> str:
-        """The first hash of the chain: it stands for the run's settings, versions and names."""
+        """The first hash of the chain, which covers the run's settings, versions and names."""
         row = self._db.execute("SELECT hash FROM chain WHERE round = 0").fetchone()
         return str(row[0]) if row else ""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def copy(self, path: Path) -> None:
-        """The whole ledger as a new file."""
+        """Copy the ledger to a new file."""
         with closing(sqlite3.connect(path)) as other:
             self._db.backup(other)
 
     def append(self, record: Record, *, again: bool = False) -> None:
-        """One round, in one transaction; `again`: in place of what there is of it."""
+        """Append a round in one transaction; `again`: replace the rows of that round."""
         with _transaction(self._db) as db:
             for table, rows_of in TABLES.items():
                 if again:
@@ -196,7 +196,7 @@ class Ledger:
             extend_chain(db, record.index)
 
     def add_client(self, client: int, name: str) -> None:
-        """A client that came after the run began."""
+        """Add a client that joined after the start of the run."""
         with _transaction(self._db) as db:
             insert(db, "clients", [{"client": client, "name": name}])
             extend_chain(db, 0)
@@ -208,7 +208,7 @@ class Ledger:
             extend_chain(db, 0)
 
     def forget_after(self, index: int) -> None:
-        """Remove later rounds, which are about to be done again."""
+        """Remove later rounds, which are about to be repeated."""
         with _transaction(self._db) as db:
             for table in TABLES:
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (index,))
@@ -217,13 +217,13 @@ class Ledger:
                 extend_chain(db, 0)
 
     def note(self, event: Event) -> None:
-        """Something that happened outside of a round."""
+        """Add an event that happened outside of a round."""
         with _transaction(self._db) as db:
             insert(db, "events", [asdict(event)])
             extend_chain(db, event.round)
 
     def book(self, release: Release) -> None:
-        """A release of a private run; on the disk when this returns, and never removed."""
+        """Append a release of a private run; it is on disk when this returns, and never removed."""
         with _transaction(self._db) as db:
             before = db.execute("SELECT hash FROM releases ORDER BY number DESC LIMIT 1").fetchone()
             insert(
@@ -231,7 +231,7 @@ class Ledger:
             )
 
     def releases(self) -> list[Release]:
-        """All releases of a private run, in the order in which they were booked."""
+        """All releases of a private run, in the order in which they were recorded."""
         return [Release(*row) for row in self._db.execute(f"SELECT {RELEASE} FROM releases ORDER BY number")]
 
     def last_round(self) -> int:
@@ -248,7 +248,7 @@ class Ledger:
 
     @property
     def measure(self) -> str:
-        """What the run is judged by: the name of an objective."""
+        """The measure of the run: the name of an objective."""
         return self.meta().get(MEASURE, ACCURACY)
 
     def is_best(self, record: Record) -> bool:
@@ -263,14 +263,14 @@ class Ledger:
         return [value for (value,) in self._db.execute(query)]
 
     def history(self, names: Sequence[str] = ()) -> History:
-        """What the rounds so far leave in the history, with the facts of these names."""
+        """The history after the rounds so far, with the facts of these names."""
         rows = self._db.execute("SELECT client, facts FROM weights ORDER BY round, client")
         facts = [name for name in names if name != PAIRS]
         known = remember_facts(History(self.last_round()), ((row[0], json.loads(row[1])) for row in rows), facts)
         return replace(known, pairs=self.pair_distances()) if PAIRS in names else known
 
     def candidates(self, index: int) -> list[CandidateResult]:
-        """The weightings that the search of a round thought of, in the order of visiting; empty without a search."""
+        """The candidate weightings of a round, in the order of the search; empty without a search."""
         query = "SELECT weighting, same, quality, exchange, chosen FROM candidates WHERE round = ? ORDER BY place"
         return [
             CandidateResult(weighting, tuple(json.loads(same)), quality, exchange, bool(chosen))
@@ -278,7 +278,7 @@ class Ledger:
         ]
 
     def meta(self) -> dict[str, str]:
-        """Configuration, versions and whatever else describes the run as a whole."""
+        """Configuration, versions and further descriptions of the whole run."""
         return dict(self._db.execute("SELECT key, value FROM meta"))
 
     def names(self) -> list[str]:
@@ -312,7 +312,7 @@ class Ledger:
         return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
 
     def weights(self, index: int) -> list[ClientWeight]:
-        """How each client of a round came to its weight; empty where nobody could be weighed."""
+        """Facts, criteria, score and weight of each client of a round; empty if no client was weighed."""
         columns = "client, facts, criteria, normalised, score, weight, grp, uncapped, terms"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
@@ -321,7 +321,7 @@ class Ledger:
         ]
 
     def weight_columns(self, index: int) -> WeightColumns:
-        """The same column by column, for whoever reads many rounds: the texts of a round are parsed as one list."""
+        """The weights of a round as columns, which is faster for many rounds: its texts are parsed as one list."""
         columns = "client, score, weight, grp, uncapped, facts, criteria, normalised"
         rows = self._db.execute(f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client", (index,)).fetchall()
         ids, scores, weights, groups, uncapped, *texts = zip(*rows, strict=True) if rows else ((),) * 8
@@ -338,12 +338,12 @@ class Ledger:
         )
 
     def observations(self) -> list[tuple[int, int, float, float | None]]:
-        """(round, client, norm of its update, its cosine with the others' directions), by round and client."""
+        """(round, client, norm of its update, cosine with the remaining clients), by round and client."""
         query = "SELECT round, client, norm, cosine FROM observations ORDER BY round, client"
         return self._db.execute(query).fetchall()
 
     def work_done(self) -> dict[int, tuple[int, float]]:
-        """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs).
+        """Rounds in which each client took part, and the rows that it trained on (samples x epochs).
 
         Epochs are those that a schedule asked for, else those of the run's learner; 1 where nobody knows.
         """
@@ -351,11 +351,12 @@ class Ledger:
         train = json.loads(meta.get("config", "{}")).get("train") or {}
         epochs = int(train.get("epochs") or meta.get(EPOCHS) or 1)
         rows = "json_extract(facts, '$.samples') * coalesce(json_extract(facts, '$.epochs'), :epochs)"
-        query = f"SELECT client, count(*), sum({rows}) FROM weights GROUP BY client"
+        answered = f"coalesce(json_extract(facts, '$.{REMEMBERED}'), 0) = 0"
+        query = f"SELECT client, count(*), sum({rows}) FROM weights WHERE {answered} GROUP BY client"
         return {client: (rounds, total) for client, rounds, total in self._db.execute(query, {"epochs": epochs})}
 
     def rewards(self, index: int | None = None, after: int = 0) -> list[Rewarded]:
-        """What clients got back in a round, in those after one, or in all; empty where all share one model."""
+        """Rewards of a round, of the rounds after one, or of all; empty if all clients share one model."""
         columns = "round, client, entries, bytes, accepted, before, after, reason"
         return [Rewarded(*row) for row in self._select(columns, "rewards", index, after, "round, client")]
 
@@ -364,7 +365,7 @@ class Ledger:
         return self._select("round, client, objective, value", "audits", index, after, "round, client, objective")
 
     def events(self, index: int | None = None, after: int = -1) -> list[Event]:
-        """Who was left out and why, and the notes on the weights; of one round, of those after one, or of all."""
+        """Left-out clients with the reason, and notes on the weights; of one round, of those after one, or of all."""
         return [Event(*row) for row in self._select("round, client, kind, text", "events", index, after, "rowid")]
 
     def _select(self, columns: str, table: str, index: int | None, after: int, order: str) -> list[Any]:
@@ -373,7 +374,7 @@ class Ledger:
         return self._db.execute(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}", (value,)).fetchall()
 
     def pair_distances(self) -> PairDistances:
-        """How near each two clients were in all rounds, for a grouping that remembers."""
+        """Similarity of each pair of clients over all rounds, for a grouping with memory."""
         pairs = PairDistances()
         for clients, distances in self._db.execute("SELECT clients, pairs FROM distances ORDER BY round"):
             ids = np.frombuffer(clients, dtype=np.int64)
@@ -412,7 +413,7 @@ class Ledger:
 
 
 def kept_recipe(ledger: Ledger) -> Recipe | None:
-    """The recipe that a run was played with, as far as it is ours; None where an old ledger kept words."""
+    """The recipe of a run, without user-defined parts; None for old ledgers, which stored only text."""
     try:
         return recipe_from_json(ledger.meta().get("recipe", ""))
     except FedmeritError:

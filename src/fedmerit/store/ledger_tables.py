@@ -1,4 +1,4 @@
-"""The ledger's tables: their schema, what of a round's record goes into which, and a chain of hashes over all rows.
+"""The ledger's tables: schema, conversion of a round's record into rows, and a chain of hashes over all rows.
 
 The chain has for each round a hash over all of its rows and the hash before it. Round 0 covers what describes the run
 as a whole: settings, versions, names. A row that is changed, added or removed breaks the chain from its round on.
@@ -24,7 +24,7 @@ from fedmerit.core.measures import percentiles
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record
-from fedmerit.core.types import Verdict
+from fedmerit.core.types import Verdict, answered
 from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError, FolderError
@@ -72,7 +72,7 @@ CREATE TABLE rewards (               -- what clients with personal models got ba
     reason TEXT NOT NULL,            -- why a client could not take it; else empty
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
-CREATE TABLE distances (             -- 1 - cos of the updates of every pair of the round's clients
+CREATE TABLE distances (             -- 1 - cos of the updates of every pair of clients that answered
     round INTEGER PRIMARY KEY, clients BLOB NOT NULL, pairs BLOB NOT NULL   -- int64; float32, (0,1), (0,2), ... (1,2)
 );
 CREATE TABLE audits (                -- objectives of the model on the server's rows (client -1), on clients' test rows
@@ -109,7 +109,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 def guard_connection(db: sqlite3.Connection) -> None:
-    """A file of a stranger may define what it likes: none of it runs, and no value is larger than memory allows."""
+    """Restrict an untrusted database: no unsafe functions in its schema, bounded values and query time."""
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
@@ -118,7 +118,7 @@ def guard_connection(db: sqlite3.Connection) -> None:
 
 
 def check_schema(db: sqlite3.Connection, path: Path) -> None:
-    """Tables, columns and nothing else, as this program writes them: a view or a trigger is not ours."""
+    """Raise an error unless the schema is exactly ours: no other tables, columns, views or triggers."""
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(SCHEMA)
         expected = _columns(ours)
@@ -145,7 +145,7 @@ def insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
 
 
 def round_rows(record: Record) -> list[Row]:
-    """The round as a whole."""
+    """Rows of the table `rounds`."""
     evaluation, groups, weighting = record.evaluation, record.groups, record.weighting
     searched = record.search if weighting else None
     p10, p50, p90 = (None, None, None) if record.local is None else percentiles(record.local)
@@ -179,7 +179,7 @@ def round_rows(record: Record) -> list[Row]:
 
 
 def candidate_rows(record: Record) -> list[Row]:
-    """What its search thought of."""
+    """Rows of the table of candidates, from the search of the round."""
     results = record.search.results if record.search else ()
     return [
         {
@@ -195,7 +195,7 @@ def candidate_rows(record: Record) -> list[Row]:
 
 
 def weight_rows(record: Record) -> list[Row]:
-    """How each client came to its weight."""
+    """Rows of the table of weights: facts, criteria, score and weight of each client."""
     if record.weights is None:
         return []
     groups = record.groups.labels if record.groups else None
@@ -226,7 +226,7 @@ def _is_own(score: Score) -> bool:
 
 
 def own_terms(record: Record) -> dict[int, str]:
-    """What a score of the user's own says of its steps, by place; kept, since nothing of theirs is imported later.
+    """Explanations of a user-defined score, by place; stored, because user code is not imported later.
 
     Steps that do not come to the score that counted, or that fail, are left out: a reason is true or missing.
     """
@@ -249,7 +249,7 @@ def own_terms(record: Record) -> dict[int, str]:
 
 
 def evaluation_rows(record: Record) -> Iterator[Row]:
-    """Every client's local test."""
+    """Rows of the local tests, one per client."""
     if record.evaluation is None:
         return
     pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
@@ -285,12 +285,13 @@ def audit_rows(record: Record) -> list[Row]:
 
 
 def distance_rows(record: Record) -> list[Row]:
-    """How far apart each two clients were."""
+    """Rows of the distances between pairs of clients."""
     distances = record.groups.distances if record.groups else None
     if distances is None:
         return []
     pairs = distances[np.triu_indices(len(distances), 1)].astype(np.float32)
-    return [{"clients": np.array(record.ids, dtype=np.int64).tobytes(), "pairs": pairs.tobytes()}]
+    clients = np.array(record.ids, dtype=np.int64)[answered(record.facts, len(record.ids))]
+    return [{"clients": clients.tobytes(), "pairs": pairs.tobytes()}]
 
 
 def observation_rows(record: Record) -> list[Row]:
@@ -303,7 +304,7 @@ def observation_rows(record: Record) -> list[Row]:
 
 
 def event_rows(record: Record) -> list[Row]:
-    """Who was left out or refused, and the notes."""
+    """Rows of the events: left-out and refused clients, and notes."""
     events: list[tuple[int | None, str, str]] = [
         (i, "left-out", reason) for i, reason in sorted(record.dropped.items())
     ]
@@ -338,7 +339,7 @@ BY_CLIENT = ("clients", "weights", "evaluations", "rewards", "observations")
 
 
 def extend_chain(db: sqlite3.Connection, index: int) -> None:
-    """Hashes from this round on, anew; inside the transaction that writes its rows."""
+    """Recompute the hashes from this round on, in the transaction that writes its rows."""
     db.execute("DELETE FROM chain WHERE round >= ?", (index,))
     row = db.execute("SELECT hash FROM chain WHERE round < ? ORDER BY round DESC LIMIT 1", (index,)).fetchone()
     before = str(row[0]) if row else ""
@@ -348,7 +349,7 @@ def extend_chain(db: sqlite3.Connection, index: int) -> None:
 
 
 def link(db: sqlite3.Connection, index: int, before: str) -> str:
-    """SHA-256 of the hash before and every row of the round, table by table."""
+    """SHA-256 of the previous hash and every row of the round, table by table."""
     digest = sha256(before.encode())
     for table in (*(WHOLE if index == 0 else ()), *TABLES):
         digest.update(f"\n{table}\n".encode())
@@ -372,13 +373,13 @@ RELEASE = "round, multiplier, fraction"
 
 
 def release_hash(release: Release, before: str) -> str:
-    """SHA-256 of the hash before and a release."""
+    """SHA-256 of the previous hash and a release."""
     row = (release.round, float(release.multiplier), float(release.fraction))
     return sha256(f"{before}{row!r}".encode()).hexdigest()
 
 
 def broken_releases(db: sqlite3.Connection) -> list[str]:
-    """The first release that does not fit the hashes; or that releases at the end are missing.
+    """Describe the first release that does not match its hash, or releases missing at the end.
 
     SQLite counts the numbers that it gave out (AUTOINCREMENT), also those of rows that are gone.
     """
@@ -392,7 +393,7 @@ def broken_releases(db: sqlite3.Connection) -> list[str]:
 
 
 def broken_links(db: sqlite3.Connection) -> list[str]:
-    """What does not fit the chain: the first round that is another, rounds that no hash covers."""
+    """Describe what does not match the chain: the first changed round, rounds without a hash."""
     hashes = db.execute("SELECT round, hash FROM chain ORDER BY round").fetchall()
     if not hashes:
         return ["it has no chain of hashes"]

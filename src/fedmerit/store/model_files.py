@@ -1,4 +1,4 @@
-"""Model files: models and checkpoints, written so that a kill leaves the old file or the new one, checked when read."""
+"""Model files: models and checkpoints, written atomically and checked when read."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ VERSION = 1
 OWN = "own"
 NOT_SEALED, DAMAGED = "it is not sealed, or of an older format", "it is damaged"
 Sealed: TypeAlias = tuple[dict[str, NDArray[Any]], dict[str, Any]]
-"""The tensors of a file, and what it says of them."""
+"""The tensors of a file, and their metadata."""
 KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
 def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> None:
-    """The tensor `model`, or the tensors that the learner names, with the round: sealed, atomic and synced.
+    """Write the model and its round, atomically and synced: one tensor `model`, or the tensors that the learner names.
 
     Named tensors are what the model's own library loads.
     """
@@ -45,7 +45,7 @@ def write_model(path: Path, model: Model, index: int, named: NamedTensors | None
 
 
 def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Tensors and what is said of them, sealed by a SHA-256 over the whole file, the seal itself being zeros.
+    """Serialise tensors and metadata with a SHA-256 over the whole file, computed with zeros in its own place.
 
     So the seal covers names, types, shapes, round, settings and numbers. Atomic, and on the disk when this returns.
     """
@@ -66,7 +66,7 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping
 
 
 def read_model(path: Path) -> tuple[Model, int] | None:
-    """The model as one row and its round; None where the file is missing, truncated or altered."""
+    """Read the model as one row, and its round; None if the file is missing, truncated or altered."""
     file = _read(path)
     if file is None:
         return None
@@ -78,7 +78,7 @@ def read_model(path: Path) -> tuple[Model, int] | None:
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
-    """The model by the names of its library; None where the file is damaged, or was written without names."""
+    """Read the model's tensors by name; None if the file is damaged, or was written without names."""
     found = _read(path)
     if found is None or "vector" not in found[1]:
         return None
@@ -87,7 +87,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _read(path: Path) -> Sealed | None:
-    """The tensors and what the file says of them; None where the file is missing, truncated or altered."""
+    """Read tensors and metadata; None if the file is missing, truncated or altered."""
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["fedmerit"])
@@ -113,7 +113,7 @@ def _seal(path: Path, kept: str) -> str:
 
 
 def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
-    """The state after a round of the run with this identity, but for its history, which the ledger keeps.
+    """Write the state after a round of the run with this identity, without its history, which is in the ledger.
 
     Arrays are tensors under the "/"-joined path in `State.own`, in their own type; other leaves are JSON in the header,
     floats as `float.hex()`. Checkpoints older than the last before this one are removed.
@@ -133,7 +133,7 @@ def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
 
 
 def read_checkpoint(run: Path, upto: int, identity: str = "") -> tuple[Model, dict[str, Any], int] | None:
-    """Model, own states and round of the newest intact checkpoint of a round up to this one, and of this run.
+    """Read the newest intact checkpoint of this run up to this round: model, states and round.
 
     A checkpoint that is not sealed, or of another format, is refused: nothing says what is in it.
     """
@@ -173,7 +173,7 @@ def _leaves(own: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def checkpoint_fault(path: Path, file: Sealed | None, identity: str) -> str:
-    """Why a file, as it was read, is not the checkpoint of this run that its name promises; empty where it is."""
+    """The reason why a file is not the checkpoint of this run that its name promises; empty if it is."""
     try:
         with safe_open(path, framework="numpy") as header:
             about = json.loads((header.metadata() or {}).get("fedmerit", "{}"))
@@ -189,7 +189,7 @@ def checkpoint_fault(path: Path, file: Sealed | None, identity: str) -> str:
 
 
 def damaged_models(run: Path, identity: str) -> dict[str, str]:
-    """The model files of a run's folder that are not what was written, and why."""
+    """Damaged model files of a run's folder, with the reason."""
     faults: dict[str, str] = {}
     for path in sorted(run.rglob("*.safetensors")):
         file = _read(path)
@@ -202,12 +202,12 @@ def damaged_models(run: Path, identity: str) -> dict[str, str]:
 
 
 def checkpoint_rounds(run: Path) -> list[int]:
-    """The rounds of which there are checkpoints, newest first."""
+    """The rounds that have a checkpoint, newest first."""
     return [int(path.stem) for path in _paths(run)]
 
 
 def remove_checkpoints(run: Path) -> None:
-    """A finished run has its final model and needs none of them."""
+    """Delete the checkpoints of a finished run, which has its final model."""
     shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_text
-from fedmerit.core.types import ClientId
+from fedmerit.core.types import REMEMBERED, ClientId
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import DataError, UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
@@ -70,7 +70,9 @@ def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
 def share_of(row: dict[str, Any], mine: ClientWeight) -> str:
     """The whole that a weight is a share of: the round, or the client's group in it."""
     group = f"group {mine.group + 1} of {row['groups']} in " if row["groups"] > 1 else ""
-    return f"{group}round {row['round']}"
+    age = int(mine.facts.get(REMEMBERED, 0))
+    remembered = f", with its update of round {row['round'] - age}" if age else ""
+    return f"{group}round {row['round']}{remembered}"
 
 
 def why(ledger: Ledger, number: int | None = None, client: ClientId | None = None) -> str:
@@ -87,14 +89,14 @@ def why(ledger: Ledger, number: int | None = None, client: ClientId | None = Non
 
 
 def nothing_weighed(ledger: Ledger, number: int) -> str:
-    """What to say of a round in which no client has a weight."""
+    """The message for a round in which no client has a weight."""
     reasons = [event.text for event in ledger.events(number) if event.kind == "left-out"]
     why = f"all {len(reasons)} clients were left out ({reasons[0]})" if reasons else "no client took part"
     return f"Round {number} changed nothing: {why}."
 
 
 def round_note(ledger: Ledger, row: dict[str, Any], asked: int | None, client: ClientId) -> list[str]:
-    """A line that names the explained round where it is not the last one and nobody asked for it."""
+    """A line that names the explained round if it is not the last one and was not requested."""
     last = ledger.last_round()
     if asked is not None or row["round"] == last:
         return []

@@ -1,4 +1,4 @@
-"""A run's folder: what lies in it, who holds it, and whether it can be resumed."""
+"""A run's folder: its files, its lock, and whether the run can be resumed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ DATA = "data.json"
 PACKAGES = ("fedmerit", "numpy", "torch")
 CODE = "code"
 OWN_SOURCES = "own"
-"""The key of the ledger under which the names of users' own parts stand, with hashes of their source."""
+"""The ledger's key for the names of user-defined parts, with hashes of their source."""
 BITS_DEPEND_ON = (*PACKAGES, CODE)
 KERNELS = "kernels"
-"""The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
+"""The ledger's key for the instruction set by which torch and `learn.kernels` choose kernels."""
 DEVICE = "device"
-"""The key of the ledger under which the kind and make of device stands that clients train on; absent: the CPU."""
+"""The ledger's key for the kind and model of the device that clients train on; absent: the CPU."""
 APP = "app"
 """The key of the ledger for the name of the Flower app that a strategy ran in."""
 DRAW_SEED = "draw_seed"
@@ -55,7 +55,7 @@ FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done,
 
 
 def check_new(out: Path) -> None:
-    """Refuse a folder that exists: a run never writes over another."""
+    """Raise an error if the folder exists: a run never overwrites another."""
     if out.exists():
         raise FolderError(
             f"{out} exists; a run writes to a new folder: choose another --out, remove it first, or continue the run "
@@ -73,7 +73,7 @@ def make_folder(
     draw_seed: int | None = None,
     measure: str = ACCURACY,
 ) -> None:
-    """A folder with configuration and empty ledger; it appears whole or not at all.
+    """Create a folder with configuration and empty ledger, atomically.
 
     A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
     train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds. `measure` is
@@ -103,7 +103,7 @@ def make_folder(
 def new_ledger(
     out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int, device: str, measure: str
 ) -> Ledger:
-    """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
+    """Create a ledger in memory, or in a new folder with the settings by which a report groups runs."""
     form = part_to_json(recipe)
     if out is None:
         return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs), MEASURE: measure})
@@ -119,13 +119,13 @@ def named_form(recipe: Recipe) -> dict[str, Any]:
 
 
 def open_ledger(folder: Path) -> Ledger:
-    """The ledger of a run folder, to read from."""
+    """Open the ledger of a run folder for reading."""
     return Ledger.open(folder / LEDGER)
 
 
 @contextmanager
 def held(folder: Path, by: str = CONFIG) -> Iterator[None]:
-    """Hold a folder by something that stays in it; a second process that wants to is refused. A kill lets go."""
+    """Lock a folder; a second process gets an error. The lock ends with the process."""
     descriptor = os.open(folder / by, os.O_RDONLY)
     try:
         try:
@@ -138,7 +138,7 @@ def held(folder: Path, by: str = CONFIG) -> Iterator[None]:
 
 
 def config_to_resume(folder: Path, given: Config | None) -> Config:
-    """The configuration of a run that may be resumed here and now; every difference that changes its bits is named."""
+    """The configuration of a run to resume; an error names every difference that would change its bits."""
     with open_ledger(folder) as ledger:
         meta = ledger.meta()
     if "config" not in meta:
@@ -156,7 +156,7 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
 
 
 def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
-    """Refuse to go on with other versions than those that the bits so far depend on."""
+    """Raise an error if versions differ from those of the rounds so far."""
     here = environment()
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
@@ -169,7 +169,7 @@ def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
 
 
 def check_device(folder: Path, here: str) -> None:
-    """Refuse to go on with another kind of device than that of the rounds so far."""
+    """Raise an error if the device differs from that of the rounds so far."""
     with open_ledger(folder) as ledger:
         then = ledger.meta().get(DEVICE, "cpu")
     if then != here:
@@ -180,7 +180,7 @@ def check_device(folder: Path, here: str) -> None:
 
 
 def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) -> None:
-    """Refuse to go on with parts of a user's own whose source is another."""
+    """Raise an error if the source of user-defined parts has changed."""
     if not kept:
         return
     here = own_sources(part_to_json(make_recipe(config.recipe)), _names_in(config))
@@ -193,7 +193,7 @@ def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) ->
 
 
 def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
-    """What a ledger keeps of where and with what it was made: versions, recipe, sources of users' own parts."""
+    """The origin of a run, for its ledger: versions, recipe, sources of user-defined parts."""
     own = own_sources(recipe, _names_in(config) if config else ())
     chosen = {KERNELS: kernels()} if config or "torch" in sys.modules else {}
     return environment() | chosen | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
@@ -220,7 +220,7 @@ def kernels() -> str:
 
 @cache
 def code() -> str:
-    """A hash over the source of the rooms that decide the bits: tells commits apart where the version does not."""
+    """A hash of the source of the packages that determine the bits: it distinguishes commits of one version."""
     root = Path(__file__).parents[1]
     paths = sorted(path for room in ROOMS for path in (root / room).rglob("*.py"))
     parts = (path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() for path in paths)
@@ -235,7 +235,7 @@ def _version(package: str) -> str:
 
 
 def differences(kept: Config, asked: Config) -> list[str]:
-    """The settings in which two configurations differ, but for those that change no bit of what comes out."""
+    """The settings in which two configurations differ, without those that do not change the results."""
     before, after = flatten(kept.model_dump(mode="json")), flatten(asked.model_dump(mode="json"))
     keys = sorted((before.keys() | after.keys()) - FREE_KEYS)
     return [

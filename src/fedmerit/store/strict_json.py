@@ -1,4 +1,4 @@
-"""Strict JSON: what we print has no NaN, which is no JSON; what we read is bounded, and bad text is one clear line."""
+"""Strict JSON: output without NaN, input of bounded size, one clear message for invalid text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _finite(value: Any) -> Any:
 
 
 def load_json(text: str, what: str) -> Any:
-    """What a JSON text says; a DataError that names `what` where it says nothing."""
+    """Parse a JSON text; raise a DataError that names `what` if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Verify: whether what lies in a run's folder is what the run wrote.
+"""Verify that the files of a run are what the run wrote.
 
 A run that came to its end leaves `SHA256SUMS`, which `sha256sum -c` reads, too. Before that, the ledger's chain and the
 seals of checkpoints tell. Both show damage and changes by hand; whoever rewrites everything can make them fit, unless
@@ -36,7 +36,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found: each file's fault, the number of rounds, the last hash of the chain, and what was not checked."""
+    """The result: faults by file, the number of rounds, the last hash of the chain, and what was not checked."""
 
     faults: dict[str, str]
     rounds: int
@@ -56,7 +56,7 @@ def write_sums(folder: Path) -> None:
 
 
 def verify_run(folder: Path) -> Verified:
-    """Every fault of a run's folder; none where all of it is as it was written."""
+    """Find every fault of a run's folder; none if all files are unchanged."""
     faults, rounds, head, identity = _wrong_sums(folder), 0, "", ""
     skipped: tuple[str, ...] = ()
     if not (folder / LEDGER).is_file() and not faults:
@@ -78,7 +78,7 @@ def verify_run(folder: Path) -> Verified:
 
 
 def _check_epsilon(ledger: Ledger) -> tuple[str, tuple[str, ...]]:
-    """The first round whose epsilon is not that of the releases booked so far; and why that was not checked."""
+    """The first round whose epsilon does not match the releases so far; or why that was not checked."""
     releases, privacy = ledger.releases(), _kept_privacy(ledger)
     if privacy is None:
         return "it has releases, and its recipe has no noisy sum" if releases else "", ()
@@ -107,7 +107,7 @@ def _kept_privacy(ledger: Ledger) -> PrivateSum | None:
 
 
 def _wrong_sums(folder: Path) -> dict[str, str]:
-    """The files that are not as the sums say; none where the run has not come to its end."""
+    """Files that do not match SHA256SUMS; none for an unfinished run."""
     path = folder / SUMS
     if not path.exists() and not path.is_symlink():
         return {}

@@ -23,7 +23,7 @@ from fedmerit.core.criteria.table import (
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import CLIP, SAMPLES
 from fedmerit.core.state import History
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Vector
+from fedmerit.core.types import EMPTY, REMEMBERED, ClientId, Cohort, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.scores import Lexicographic, Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
 from fedmerit.core.weights.weigh import ClientWeight, Normalise, Scale, total_variation, weigh
@@ -99,8 +99,8 @@ def reweigh(
             clients = tuple(one.id for group in groups for one in group)
             before = np.array([one.weight for group in groups for one in group])
             rounds.append(Reweighed(row["round"], clients, before, np.concatenate(parts)))
-            for client in clients:
-                came[client] = came.get(client, 0) + 1
+            for one in members:
+                came[one.id] = came.get(one.id, 0) + (not one.facts.get(REMEMBERED))
     if not rounds:
         raise UserError("the run has no round with weights")
     return rounds
@@ -158,7 +158,7 @@ def _column(kept: Kept, members: Sequence[ClientWeight], name: str) -> Vector:
         fact: np.array([member.facts[fact] for member in members])
         if fact in facts
         else kept.measured[fact][[member.id for member in members]]
-        for fact in criterion.required_facts
+        for fact in (*criterion.required_facts, *facts & {REMEMBERED})
     }
     lengths = [kept.lengths.get(member.id, 0.0) * member.facts.get(CLIP, 1.0) for member in members]
     updates = Updates(np.array(lengths, np.float32)[:, np.newaxis])  # as long as those that the server saw

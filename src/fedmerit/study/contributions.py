@@ -70,7 +70,7 @@ def contributions_dict(ledger: Ledger) -> dict[str, Any]:
     if not accounts:
         raise DataError(
             "this run did not measure contributions; run it with recipe.stages = ['contribution:shapley'] and "
-            "task.server = 1000, or with ['contribution:cosine'], which needs no server rows"
+            "task.server = 200, or with ['contribution:cosine'], which needs no server rows"
         )
     return {
         "rule": RULE,

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from rich.console import RenderableType
 
-from fedmerit.core.attacks import FreeRider
+from fedmerit.core.attacks.answers import FreeRider
 from fedmerit.core.types import ClientId, Vector
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.store.ledger import Ledger, Rewarded

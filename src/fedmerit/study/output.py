@@ -27,7 +27,7 @@ from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.workers import Ended, OnStep, Played, Step
 
-QUIET = ("initial", "constant")
+QUIET = ("initial", "constant", "data")
 """Kinds of events that are not shown, or are part of the first table."""
 
 STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "worth", "events", "attacks", "tuning")

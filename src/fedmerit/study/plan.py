@@ -378,7 +378,7 @@ def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
             )
         recipe = load_config(path, overrides).recipe.name
         rows = [{"name": recipe}, *([] if recipe == "fedavg" else [{"name": "fedavg", "recipe": "fedavg"}])]
-        values = {"name": path.stem, "base": values, "row": rows}
+        values = {"name": path.stem, "base": values, "row": rows, "targets": []}
     return make_plan(values, path.parent, overrides)
 
 

@@ -18,7 +18,7 @@ from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
-from fedmerit.study.attacks import attack_frame, read_attack_metrics, read_success
+from fedmerit.study.attacks import attack_frame, read_attack_metrics, read_measured
 from fedmerit.study.metrics import RunMetrics, metric_names, read_metrics
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.study_folder import (
@@ -269,7 +269,7 @@ class Study:
                 with open_ledger(run.folder) as ledger:
                     read = read_metrics(ledger, self.targets, self.plan.shares, or_equal=self.plan.or_equal)
                     if run.config.task.attack:
-                        read.values.update(read_attack_metrics(ledger, run.config, read_success(run.success)))
+                        read.values.update(read_attack_metrics(ledger, run.config, read_measured(run.success)))
                     yield run, read
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fedmerit.config.schema import make_config
-from fedmerit.core.attacks import NOBODY, Attackers
+from fedmerit.core.attacks.attack import NOBODY, Attackers
 from fedmerit.core.suspects import (
     LEAST_ROUNDS,
     LEAST_SHARE,
@@ -32,7 +32,8 @@ SILENT = ("left-out", "refused")
 """Kinds of events about a client that are not notes on its answer."""
 RULE = (
     f"A client is a suspect after anomalies in at least {LEAST_ROUNDS} rounds and in at least {LEAST_SHARE:.0%} of the "
-    "rounds in which it answered. This is not a proof; reported facts alone never suffice."
+    "rounds in which it answered. This is not a proof, and reported facts alone never suffice. The recipe decides on "
+    "weights, not this list."
 )
 
 

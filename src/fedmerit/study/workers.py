@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,9 +27,9 @@ from fedmerit.engine.loop import Stopping
 from fedmerit.engine.measure import default_measure
 from fedmerit.engine.preflight import check_config
 from fedmerit.engine.run import GIB, resume, run_config
-from fedmerit.errors import ConfigError, FedmeritError, RunFailed, RunStopped, UserError
+from fedmerit.errors import ConfigError, FedmeritError, NoteWarning, RunFailed, RunStopped, UserError
 from fedmerit.fleet.pool import begin_preload, ensure_forkserver, keep_memory
-from fedmerit.study.attacks import attack_success, write_success
+from fedmerit.study.attacks import measure_attack, write_measured
 from fedmerit.study.study_folder import Member
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task, find_task, make_federation, make_task
@@ -57,13 +58,13 @@ class Ended:
     error       why it failed; "" if it did not
     user_error  whether the user can fix the error
     stopped     whether the study stopped it
-    measure     what a check found to fit the labels
+    found       by a check: the measure that fits the labels, then the gravest suspicions about the data
     """
 
     error: str = ""
     user_error: bool = False
     stopped: bool = False
-    measure: str = ""
+    found: tuple[str, ...] = ()
 
 
 Answer: TypeAlias = Played | Ended
@@ -138,13 +139,19 @@ class Workers:
         worker.send(partial(_run, member, config, tuple(log), measure))
 
     def check(self, rows: Mapping[str, Config]) -> str:
-        """Raise an error if a row does not fit its data, before a run starts; return the first row's measure."""
+        """Raise an error if a row does not fit its data, before a run starts; return the first row's measure.
+
+        Suspicions about the data are issued as `NoteWarning`.
+        """
         worker = self._idle()
         worker.send(partial(_check, rows))
         answer = worker.receive()
         if isinstance(answer, Ended) and answer.error:
             raise (ConfigError if answer.user_error else RunFailed)(answer.error)
-        return answer.measure if isinstance(answer, Ended) else ""
+        measure, *suspicions = answer.found if isinstance(answer, Ended) else ("",)
+        for line in suspicions:
+            warnings.warn(line, NoteWarning, stacklevel=3)  # the caller of `compare`
+        return measure
 
     def steps(self) -> list[Step]:
         """The events since the last call; waits up to PATIENCE seconds for one."""
@@ -250,7 +257,7 @@ class JobContext:
         return self.data[2]
 
 
-Job: TypeAlias = Callable[[JobContext], str | None]
+Job: TypeAlias = Callable[[JobContext], tuple[str, ...] | None]
 
 
 def work(connection: Connection) -> None:
@@ -278,27 +285,29 @@ def _listen(context: JobContext, jobs: SimpleQueue[Job]) -> None:
 
 def _do(job: Job, context: JobContext) -> Ended:
     try:
-        measure = job(context)
+        found = job(context)
     except RunStopped:
         return Ended(stopped=True)
     except FedmeritError as error:
         return Ended(str(error), user_error=isinstance(error, UserError))
     except Exception as error:  # a user's task may raise anything, which fails its run and not the study
         return Ended(f"{type(error).__name__}: {error}")
-    return Ended(measure=measure or "")
+    return Ended(found=found or ("",))
 
 
-def _check(rows: Mapping[str, Config], context: JobContext) -> str:
-    """Check that every row fits its data, and return the first row's measure; data that rows share is loaded once."""
-    measure = ""
+def _check(rows: Mapping[str, Config], context: JobContext) -> tuple[str, ...]:
+    """Check that every row fits its data; return the first row's measure and the suspicions about its data."""
+    found: tuple[str, ...] = ()
     for name, config in rows.items():
         try:
             task = context.load(config)
             check_config(config, task)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
-        measure = measure or config.run.measure or default_measure(task.learner, task.federation)
-    return measure
+        data = task.federation
+        measure = config.run.measure or default_measure(task.learner, data)
+        found = found or (measure, *(data.data.brief() if data.data else ()))
+    return found
 
 
 def _run(member: Member, config: Config, log: tuple[str, ...], measure: str, context: JobContext) -> None:
@@ -318,4 +327,4 @@ def _run(member: Member, config: Config, log: tuple[str, ...], measure: str, con
         run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed, measure=measure)
     run.ledger.close()
     if not member.complete:
-        write_success(member.success, attack_success(context.load(config), run.model))
+        write_measured(member.success, measure_attack(context.load(config), run.model))

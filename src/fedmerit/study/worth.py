@@ -39,12 +39,14 @@ def worth_frame(study: Study) -> Frame:
     values = {ALL: overall}
     if len(clients) <= MOST:
         values |= {name: {key: run.get(name, math.nan) for key, run in local.items()} for name in clients}
-    lines = [
-        {"client": client, "against": reference} | _difference(by_run, base, reference, study.plan.seeds)
-        for reference in references
-        for client, by_run in values.items()
-    ]
-    return make_frame(lines, COLUMNS)
+    return make_frame(
+        [
+            {"client": client, "against": reference} | _difference(by_run, base, reference, study.plan.seeds)
+            for reference in references
+            for client, by_run in values.items()
+        ],
+        COLUMNS,
+    )
 
 
 def compared_rows(plan: Plan) -> tuple[str, list[str]] | None:
@@ -72,7 +74,8 @@ def worth_tables(study: Study) -> Iterator[TextTable]:
     frame, sign = study.worth, direction(study.measure)
     lines = {(line["client"], line["against"]): line for line in frame.to_dict("records")}
     clients = list(dict.fromkeys(frame["client"]))
-    first = sorted(clients[1:], key=lambda client: _last_if_unknown(-sign * lines[client, references[0]]["difference"]))
+    gains = {client: -sign * lines[client, references[0]]["difference"] for client in clients[1:]}
+    first = sorted(gains, key=lambda client: (math.isnan(gains[client]), gains[client]))  # unknown last
     rows = []
     for client in (ALL, *first):
         of_client = [lines[client, reference] for reference in references]
@@ -105,7 +108,3 @@ def _count(lines: Mapping[tuple[str, str], Line], base: str, reference: str, cli
     clear = [lines[client, reference] for client in clients if _clear(lines[client, reference])]
     better = sum(sign * line["difference"] > 0 for line in clear)
     return f"{base} is better than {reference} for {better} of {len(clients)} clients, worse for {len(clear) - better}"
-
-
-def _last_if_unknown(value: float) -> float:
-    return math.inf if math.isnan(value) else value

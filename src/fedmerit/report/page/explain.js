@@ -7,7 +7,8 @@ function whyTexts() {
   const mine = rows.find((row) => row.id === state.client);
   const name = el("strong", brief(nameOf(run, state.client)));
   if (!mine) return [[name, ` has no weight in round ${state.round}: it ${absence(run)}`]];
-  const of = shareOf(run, state.round, mine.group);
+  const age = mine.facts.find(([each]) => each === "remembered")?.[1];
+  const of = shareOf(run, state.round, mine.group) + (age ? `, with its update of round ${state.round - age}` : "");
   const reason = reasonOf(run, run.places.get(state.round), peersOf(rows, mine), mine);
   const called = shorten(nameOf(run, state.client));
   if (reason) return [[name, ` ${reasonSentence(reason, of)}`], ...reasonLines(reason, called)];

@@ -106,9 +106,9 @@ function listen() {
 
 // A panel that no run has anything for is not there, nor is the way to it.
 function hidePanels() {
-  const tables = new Map([["tuning", DATA.tuned], ["federation", DATA.worth]]);
+  const tables = new Map([["tuning", DATA.tuned], ["federation", DATA.worth], ["targets", DATA.targets]]);
   const shown = (panel) => tables.get(panel)?.length > 0 || SHOWN.some((run) => run.has.includes(panel));
-  for (const panel of ["search", "groups", "table", "tuning", "federation"]) {
+  for (const panel of ["search", "groups", "table", "targets", "tuning", "federation"]) {
     $(panel).hidden = !shown(panel);
     document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = !shown(panel);
   }
@@ -121,10 +121,13 @@ chart("search-plot", drawSearch, listenToSearch, unfolded);
 chart("groups-plot", drawGroups, listenToGroups, unfolded);
 chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
-// The first run of the row that the title speaks of; without a verdict, the first that has a round.
+// The first run of the row that the title speaks of, or of the baseline where that row has no weights to explain;
+// without a verdict, the first that has a round.
 function firstRun() {
   const begun = SHOWN.filter((run) => run.played);
-  return begun.find(({ row }) => row === DATA.verdict?.best) ?? begun[0] ?? SHOWN[0];
+  const { best, baseline } = DATA.verdict ?? {};
+  const wanted = ["standalone", "pooled"].includes(ROWS[best]?.recipe) ? baseline : best;
+  return begun.find(({ row }) => row === wanted) ?? begun[0] ?? SHOWN[0];
 }
 
 // First what all runs have in common and the charts in sight; then the details of the first run, which may be large.

@@ -101,16 +101,19 @@ const signed = (value) => known(value, (rho) => (rho > 0 ? "+" : "") + rho.toFix
 
 function sumLines(run) {
   const { correlations, classes, gap } = run.accounts;
-  const ranks = [
-    `with final accuracy ${signed(correlations.accuracy)}`,
-    `with the round of convergence ${signed(correlations.speed)} (negative is fair)`,
-    ...(run.rewards ? [`with entries received ${signed(correlations.entries)}`] : []),
+  const named = [
+    ["final accuracy", correlations.accuracy],
+    ["the round of convergence (negative is fair)", correlations.speed],
+    ["entries received", run.rewards ? correlations.entries : null],
   ];
+  const ranks = named.filter(([, rho]) => rho !== null).map(([name, rho]) => `with ${name} ${signed(rho)}`);
   const means = classes.map(([edge, value]) => `${accuracyText(value)} up to ${plural(edge, "round")}`);
   return [
     ...(run.rewards ? [takenText(run.rewards)] : []),
-    `Rank correlation of contribution: ${listText(ranks)}.`,
-    `Mean final accuracy by number of rounds: ${listText(means)}; gap ${accuracyText(gap)}.`,
+    ...(ranks.length ? [`Rank correlation of contribution: ${listText(ranks)}.`] : []),
+    ...(means.length > 1
+      ? [`Mean final accuracy by number of rounds: ${listText(means)}; gap ${accuracyText(gap)}.`]
+      : []),
   ];
 }
 

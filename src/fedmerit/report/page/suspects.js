@@ -5,7 +5,7 @@ function showSuspects() {
   const later = el("p", "Not computed yet; the next rounds bring it.");
   if (!run.suspects) return $("suspects-list").replaceChildren(later);
   const { rule, suspects, planted, clients } = run.suspects;
-  $("suspects-rule").textContent = `${rule[0].toUpperCase()}${rule.slice(1)}.`;
+  $("suspects-rule").textContent = rule;
   const lines = suspects.map((one) => [
     button(shorten(nameOf(run, one.client), 24), () => goTo(one.since, one.client)),
     String(one.since),

@@ -42,7 +42,7 @@ function byTarget(row, targets, slowest) {
 }
 
 function byRow(rows, target, slowest) {
-  const head = (row) => [swatch(row), brief(row.label, narrow() ? 9 : 15)];
+  const head = (row) => [swatch(row), brief(row.label, narrow() ? 26 : 15)];
   const line = (row) => targetLine(head(row), row.reached[target], row, slowest);
   return targetTable(`${SIDE} ${targetText(DATA.targets[target])}`, "row", rows.map(line));
 }

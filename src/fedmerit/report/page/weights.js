@@ -82,7 +82,7 @@ const keyed = (kind, text) =>
 // What attackers hold of the weight; without attackers, who has the highest and the lowest mean weight.
 function heldText(run) {
   const [attackers, means] = [attackersOf(run), meanWeights(run)];
-  const who = (id) => `${shorten(nameOf(run, id), 24)} (${weightText(means[id])})`;
+  const who = (id) => `${shorten(nameOf(run, id), 24)} (${accuracyText(means[id])})`;
   const order = inOrder(run, means).filter((id) => means[id] >= 0);
   if (!order.length) return "";
   if (!attackers.size) return `Highest mean weight: ${who(order[0])}. Lowest: ${who(lastOf(order))}.`;

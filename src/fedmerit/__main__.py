@@ -1,0 +1,5 @@
+"""`python -m fedmerit`: the command line."""
+
+from fedmerit.cli import main
+
+main()
