@@ -6,8 +6,8 @@ from typing import Any
 
 from flwr.app import Context
 
-from fedmerit import Recipe, Task
-from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit import InTime, Recipe, Task, Uniform
+from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.host import Fleet, Host
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.state import Record, State
@@ -38,8 +38,8 @@ def run_rounds(
     **more: Any,
 ) -> tuple[list[State], list[Record]]:
     """The states and records of some rounds from the learner's first model."""
-    host, collect = Host.of(fleet, rounds), InTime(selection)
     recipe = with_control(recipe, fleet.server)
+    host, collect = Host.of(fleet, rounds), with_attackers(InTime(selection), fleet, recipe)
     state, _ = initial_state(recipe, host, fleet.server.first_model(1), seed)
     states, records = list[State](), list[Record]()
     for _ in range(rounds):

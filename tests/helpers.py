@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fedmerit import Federation, Run, Samples, Split, Task, resume, run_config
-from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit import Federation, InTime, Recipe, Run, Samples, Split, Task, Uniform, resume, run_config
 from fedmerit.core.host import Host, ServerSetup
-from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Evaluation, Replies, Verdict
@@ -173,8 +171,8 @@ def run_canned(
     return run_round(start, recipe, Host.of(fleet), InTime(Uniform(1.0)), seed, evaluate, **more)
 
 
-def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:
-    """A run that was stopped after a round, and resumed."""
+def stopped(config: Any, folder: Path, after: int = 2) -> Path:
+    """The folder of a run that was stopped after a round."""
 
     def stop(record: Record) -> None:
         if record.index == after:
@@ -182,7 +180,12 @@ def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:
 
     with pytest.raises(RunStopped):
         run_config(config, folder, stop)
-    return resume(folder)
+    return folder
+
+
+def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:
+    """A run that was stopped after a round, and resumed."""
+    return resume(stopped(config, folder, after))
 
 
 def least_epsilon(without: np.ndarray, with_one: np.ndarray, delta: float) -> float:

@@ -13,10 +13,9 @@ import pandas
 import pytest
 import torch
 
-from fedmerit import DS, LD, Federation, Run, Study, federate, load_task, prioritized, run_config
+from fedmerit import DS, LD, Federation, Run, Study, federate, load_config, load_task, prioritized, run_config
 from fedmerit.config.attack import KINDS
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import load_config
 from fedmerit.study.plan import load_plan
 from fedmerit.tasks.data_report import DataReport
 from fedmerit.tasks.registry import find_task
@@ -123,7 +122,7 @@ def _check_same_predictions(model: Any, run: Run, file: Path) -> None:
     assert set(run.estimator().predict(patients)) == {"no", "yes"}
 
 
-@pytest.mark.parametrize(("name", "attacks"), [("", 2 * len(KINDS)), ("-mnist", 8), ("-femnist", 2 * 8)])
+@pytest.mark.parametrize(("name", "attacks"), [("", len(KINDS) + 10), ("-mnist", 8), ("-femnist", 2 * 8)])
 def test_the_examples_of_attacks_run_each_recipe_under_each_attack(name: str, attacks: int) -> None:
     plan = load_plan(EXAMPLES / f"attack{name}.toml")
     rows = [row.name for row in plan.rows]

@@ -95,6 +95,13 @@ def test_the_verdict_fits_on_a_phone(browse: Browse, page: Path) -> None:
     assert "too few seeds" in table.inner_text()
 
 
+def test_names_of_targets_and_rows_are_whole_on_a_phone(browse: Browse, page: Path) -> None:
+    names = browse(page, **(PHONE | {"viewport": {"width": 400, "height": 850}})).page.locator(".targets tbody th")
+    assert names.count() > 0
+    assert not any("…" in name for name in names.all_inner_texts())
+    assert all(names.evaluate_all("(all) => all.map((one) => one.scrollWidth <= one.clientWidth)"))
+
+
 def test_criteria_are_spelt_out_in_the_glossary(answers: Opened) -> None:
     words = answers.text("glossary-list")
     assert "DS: dataset size" in words

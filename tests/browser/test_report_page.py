@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
+from browser_runs import CLIENTS, HOSTILE, ROUNDS, TASK, TRAIN, poison
 from opened_report import Opened
 
 from fedmerit import run_config
@@ -19,6 +19,8 @@ from fedmerit.core.criteria.table import about_criterion, display_name
 from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.study.plan import make_plan
+from fedmerit.study.study_folder import make_folder, members, tuning_folder, write_plan
 
 Browse = Callable[..., Opened]
 PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")
@@ -259,5 +261,98 @@ def test_what_the_cap_cut_is_told(browse: Browse, tmp_path: Path) -> None:
 
 
 def test_the_report_names_clients_that_stand_out(opened: Opened) -> None:
-    assert "at least 3 rounds" in opened.text("suspects-rule")
+    rule = opened.text("suspects-rule")
+    assert "at least 3 rounds" in rule
+    assert ".." not in rule
     assert opened.text("suspects-list")
+
+
+def test_what_was_tuned_is_told(browse: Callable[..., Opened], runs: Path, tmp_path: Path) -> None:
+    base = {"task": TASK, "train": TRAIN, "run": {"rounds": 2, "fraction": 0.75, "workers": 1}}
+    row = {"name": HOSTILE[4], "tune": {"train.lr": [1e-9, 0.3]}}
+    plan = make_plan({"seeds": [3], "base": base, "row": [row], "tune": {"seeds": [11]}})
+    points, place = plan.tuning(plan.rows[0]), tuning_folder(tmp_path / "tuned", plan.rows[0])
+    make_folder(place)
+    write_plan(points, place)
+    write_plan(plan, tmp_path / "tuned")
+    for run in (*members(points, place), *members(plan, tmp_path / "tuned")):
+        run_config(run.config, run.folder).ledger.close()
+    write_report([tmp_path / "tuned"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html", **PHONE)
+    assert opened.page.locator('nav a[href="#tuning"]').is_visible()
+    panel = opened.page.locator("#tuning")
+    assert panel.locator("tbody th").all_inner_texts() == ["lr=0.3", "lr=1e-09"]
+    assert "chosen" in panel.locator("tbody tr").first.inner_text()
+    assert "the best train.lr, 0.3, is the largest of its grid: extend it upwards" in opened.text("tuning")
+    assert opened.page.evaluate("window.harmed") is None
+    assert opened.page.locator("main img").count() == 0
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    write_report([runs / "plain-seed1"], tmp_path / "plain.html")
+    plain = browse(tmp_path / "plain.html")
+    assert not plain.page.locator("section#tuning").is_visible()
+    assert not plain.page.locator('nav a[href="#tuning"]').is_visible()
+
+
+def test_what_federation_is_worth_is_told(browse: Callable[..., Opened], tmp_path: Path) -> None:
+    base = {"task": TASK, "train": TRAIN | {"lr": 1e-9}, "run": {"rounds": 1, "fraction": 0.75, "workers": 1}}
+    plan = make_plan({"seeds": [3, 4], "base": base, "row": [{"name": "FedAvg"}], "references": True, "targets": []})
+    make_folder(tmp_path / "worth")
+    write_plan(plan, tmp_path / "worth")
+    for run in members(plan, tmp_path / "worth"):
+        run_config(run.config, run.folder).ledger.close()
+    write_report([tmp_path / "worth"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    assert opened.page.locator('nav a[href="#federation"]').is_visible()
+    header = opened.page.locator("#federation thead th").all_inner_texts()
+    assert header == ["client", "FedAvg", "alone", "FedAvg - alone", "pooled", "FedAvg - pooled"]
+    assert opened.page.locator("#federation tbody th").first.inner_text() == "all clients"
+    warned = opened.page.locator("#warnings li").all_inner_texts()  # nobody learned anything
+    assert [text.partition(":")[0].partition(" (")[0] for text in warned] == ["FedAvg", "alone", "pooled"]
+    shown = opened.page.locator("#weights-run").evaluate("(select) => select.selectedOptions[0].text")
+    assert shown == "FedAvg, seed 3"  # no weights are earned by clients that train alone
+    assert not opened.page.locator("#targets").is_visible()
+
+
+def test_the_data_report_is_a_section(browse: Callable[..., Opened], runs: Path, tmp_path: Path) -> None:
+    word = HOSTILE[4].replace(",", "").replace('"', "")
+    lines = [
+        f"{place % 2},{place % 7},{word if place % 5 else 'b'},{'yes' if place % 3 else 'no'}" for place in range(60)
+    ]
+    (tmp_path / "in").mkdir()
+    for site in ("north", "south"):
+        (tmp_path / "in" / f"{site}.csv").write_text(
+            "flag,value,word,died\n" + "\n".join([*lines, "1,-999,b,yse"]) + "\n"
+        )
+    task = {"data": f"table:{tmp_path}/in", "label": "died"}
+    config = make_config({"task": task, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}})
+    run_config(config, tmp_path / "run").ledger.close()
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html", **PHONE)
+    assert opened.page.locator('nav a[href="#table"]').is_visible()
+    assert "Is died = 'yse' a typo of 'yes'?" in opened.text("table-suspicions")
+    assert "questions about the data, the gravest first" in opened.text("table-says")
+    assert "value" in opened.text("table-columns")
+    assert opened.page.locator("#table-labels tbody tr").count() == 2
+    assert opened.page.evaluate("window.harmed") is None
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    write_report([runs / "plain-seed1"], tmp_path / "plain.html")
+    assert not browse(tmp_path / "plain.html").page.locator("section#table").is_visible()
+
+
+PRIVATE = {
+    "recipe": {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 5}}},
+    "run": {"rounds": 2, "fraction": 0.75, "workers": 1, "selection": "poisson"},
+    "privacy": {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True},
+}
+
+
+def test_epsilon_can_be_looked_at(browse: Callable[..., Opened], tmp_path: Path) -> None:
+    run_config(make_config({"task": TASK, "train": TRAIN} | PRIVATE), tmp_path / "run").ledger.close()
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    opened.choose("accuracy-measure", "privacy spent (epsilon)")
+    opened.drawn("accuracy-plot")
+    assert "epsilon over rounds" in (opened.page.locator("#accuracy-plot").get_attribute("aria-label") or "")
+    assert "do not publish it" in opened.text("accuracy-how")
+    assert "no privacy guarantee" in opened.text("accuracy-how")
+    assert "the guarantee is void" in opened.text("notes")

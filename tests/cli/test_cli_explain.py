@@ -51,14 +51,6 @@ def test_json_says_everything_about_a_round(cli: CommandLine, folder: Path):
     assert sum(client["weight"] for client in told["clients"]) == pytest.approx(1)
 
 
-def test_the_score_told_is_the_score_of_the_criteria_told(cli: CommandLine, folder: Path):
-    clients = cli("explain", folder, "--round", "2", "--json").json["clients"]
-    top = {name: max(client["criteria"][name] for client in clients) for name in ("LD", "DS")}
-    for client in clients:
-        first, second = (client["criteria"][name] / top[name] for name in ("LD", "DS"))
-        assert client["score"] == pytest.approx(first + first * second)
-
-
 def test_one_client(cli: CommandLine, folder: Path):
     all_three = cli("explain", folder, "--round", "1", "--json").json["clients"]
     wanted = all_three[1]

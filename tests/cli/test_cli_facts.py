@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit import Federation, load_config
+from fedmerit import Federation, Split, load_config
 from fedmerit.core.criteria.table import display_name
 from fedmerit.engine.measured import measured_facts, readable_criteria, separations
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import load_task, make_client, make_task
 
 CLIENTS = """client;age;battery;job
@@ -77,9 +76,9 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
     assert "dataset size, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
-    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "RareCoordinateOverlap"))
-    assert "has no values to compute rare overlap (RareCoordinateOverlap) from" in unknown
-    assert "Add RareCoordinateOverlap at the end of recipe.criteria" in unknown
+    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "NearestDistance"))
+    assert "has no values to compute nearest distance (NearestDistance) from" in unknown
+    assert "Add NearestDistance at the end of recipe.criteria" in unknown
 
 
 def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLine, config: Path):

@@ -205,12 +205,6 @@ def test_a_column_is_found_by_symbol_or_full_name(tmp_path: Path):
         read.columns(["DS", "dataset size"])
 
 
-def test_a_hundred_thousand_clients_are_read_once_each(tmp_path: Path):
-    lines = "".join(f"hospital {i};{i},5\n" for i in range(100_000))
-    read = read_criteria(table(tmp_path, "client;DS\n" + lines))
-    assert read.columns(["DS"]).sum() == pytest.approx(100_000 * 99_999 / 2 + 50_000)
-
-
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match=r"no file .*none\.csv"):
         read_criteria(tmp_path / "none.csv")

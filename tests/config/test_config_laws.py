@@ -47,11 +47,9 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "shapley": WEIGHTS,
     "interaction": st.sampled_from([[[0, 1, 0.1]], [[0, 1, -0.1]]]),
     "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
-    "enrolled": st.just([[0, 5.0], [1, 7.5]]),
     "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
     "grouping": st.sampled_from(["one", {"name": "cosine", "threshold": 0.5}]),
     "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
-    "common": st.just({"half_life": 3.0}),
 }
 EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
 

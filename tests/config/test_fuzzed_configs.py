@@ -16,10 +16,9 @@ import pytest
 import tomli_w
 from helpers import CommandLine, one_line
 
-from fedmerit import load_config
+from fedmerit import UserError, load_config
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import make_config, make_recipe, read_toml
-from fedmerit.errors import UserError
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))

@@ -9,21 +9,30 @@ from typing import Any
 
 import pytest
 
-from fedmerit import Backtracking, Choquet, StepSearch, TopShare, UserError
+from fedmerit import (
+    CB,
+    DS,
+    LD,
+    Backtracking,
+    Cap,
+    Choquet,
+    Claims,
+    Clip,
+    Momentum,
+    Recipe,
+    Server,
+    SiteCap,
+    StepSearch,
+    TopShare,
+    UserError,
+    scale,
+)
 from fedmerit.config.old_keys import OLD_KEYS, REMOVED_KEYS
 from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.table import CB, DS, LD
-from fedmerit.core.recipe import Recipe
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, TrimmedMean
-from fedmerit.core.server.optimizers import Momentum
-from fedmerit.core.server.server import Server
-from fedmerit.core.stages.claims import Claims
-from fedmerit.core.stages.clip import Clip
-from fedmerit.core.weights.limits import Cap, SiteCap
-from fedmerit.core.weights.weigh import scale
 
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
 PYTHON = [
@@ -42,14 +51,14 @@ PYTHON = [
     ),
     ({"name": "qffl", "criteria": [{"name": "LossPower", "q": 2}]}, recipes.qffl(2)),
     ({"name": "agnostic", "criteria": [{"name": "Agnostic", "eta": 0.5}]}, recipes.agnostic(0.5)),
-    ({"name": "cgsv", "models": {"reward": {"beta": 2}, "until": 8}}, recipes.cgsv(2, until=8)),
+    ({"name": "cosine_rewards", "models": {"reward": {"beta": 2}, "until": 8}}, recipes.cosine_rewards(2, until=8)),
     (
-        {"name": "cgsv", "criteria": [{"name": "reputation:contribution:cosine", "half_life": 3}]},
-        replace(recipes.cgsv(), criteria=(Reputation(Contribution("cosine"), half_life=3),)),
+        {"name": "cosine_rewards", "criteria": [{"name": "reputation:contribution:cosine", "half_life": 3}]},
+        replace(recipes.cosine_rewards(), criteria=(Reputation(Contribution("cosine"), half_life=3),)),
     ),
     ({"name": "finetuned", "models": {"until": 3}}, recipes.finetuned(3)),
     ({"name": "fedamp", "models": {"alpha": 4, "lam": 3}}, recipes.fedamp(4, lam=3)),
-    ({"name": "cgsv", "models": {"until": "all"}}, recipes.cgsv()),
+    ({"name": "cosine_rewards", "models": {"until": "all"}}, recipes.cosine_rewards()),
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
     (
@@ -61,8 +70,8 @@ PYTHON = [
         Recipe((DS,), stages=(Claims(), Clip(times=2.0), Contribution("cosine"))),
     ),
     (
-        {"limits": [{"name": "cap", "times": 3, "anchored": True}, "site-cap"]},
-        Recipe((DS,), limits=(Cap(3.0, anchored=True), SiteCap(0.5))),
+        {"limits": [{"name": "cap", "times": 3}, "site-cap"]},
+        Recipe((DS,), limits=(Cap(3.0), SiteCap(0.5))),
     ),
     (
         {"server": {"aggregator": {"name": "nnm", "of": {"name": "trimmed-mean", "share": 0.3}, "share": 0.3}}},
@@ -86,9 +95,9 @@ PYTHON = [
         {
             "name": "prioritized",
             "criteria": ["DS", "LD"],
-            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0},
+            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]]},
         },
-        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0)),
+        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)))),
     ),
     (
         {
@@ -180,8 +189,9 @@ def test_a_removed_key_is_answered_with_what_to_use_instead(old: str):
     slot, setting = key.split(".")[1], key.rpartition(".")[2]
     name = {"search": "device_aware", "models": "m2f"}.get(slot, "prioritized")
     overrides = [f"recipe.name={name}", f"{key}={value or 1}"]
-    if slot == "criteria" and not value:
-        overrides[1] = f'recipe.criteria=[{{name = "reputation:MW", {setting} = 1}}]'
+    if slot in ("criteria", "limits", "stages") and not value:
+        part = {"limits": "cap", "stages": "claims"}.get(slot, "reputation:MW")
+        overrides[1] = f'recipe.{slot}=[{{name = "{part}", {setting} = 1}}]'
     if slot == "score":
         overrides.insert(1, "recipe.score.name=owa")
     with pytest.raises(UserError, match=f"was removed; {re.escape(REMOVED_KEYS[old])}"):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit import load_config
+from fedmerit import UserError, load_config
 from fedmerit.config.schema import make_config
-from fedmerit.errors import UserError
 
 
 def test_another_choice_drops_the_keys_of_the_file(tmp_path: Path):

@@ -14,10 +14,13 @@ from fedmerit import (
     DS,
     LD,
     MW,
+    Adam,
     Backtracking,
     Cap,
     Claims,
     Clip,
+    InTime,
+    Momentum,
     PrivateSum,
     Recipe,
     Samples,
@@ -28,12 +31,13 @@ from fedmerit import (
     TopShare,
     Validated,
     adaptive,
-    cgsv,
+    cosine_rewards,
     device_aware,
     fedavg,
     fedval,
     finetuned,
     ifca,
+    last_answers,
     m2f,
     prioritized,
     private,
@@ -41,7 +45,6 @@ from fedmerit import (
     scale,
     standalone,
 )
-from fedmerit.core.collect.collect import InTime
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.reputation import Reputation
@@ -53,7 +56,6 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.server.centred_clipping import CentredClipping
-from fedmerit.core.server.optimizers import Adam, Momentum
 from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.stages.arc import Arc
 from fedmerit.core.state import Record
@@ -77,23 +79,23 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "topsis": lambda: prioritized(DS, LD, MW, score=Topsis(), normalise="max"),
     "robust criteria": lambda: prioritized(Alignment(), NormInlier()),
     "robust": robust,
-    "similarity": lambda: replace(prioritized(SimilarityFilter(min_clients=4), DS), server=Server(TrimmedMean())),
+    "robust with server rows": lambda: robust(server_rows=True),
+    "last answers": last_answers,
+    "similarity": lambda: replace(prioritized(SimilarityFilter(), DS), server=Server(TrimmedMean())),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "adaptive": lambda: adaptive(LD, DS),
     "steps by accuracy": lambda: adaptive(LD, DS, search=StepSearch(((2.0, 0.5), (1.0, 0.0)), "accuracy")),
     "m2f, keep": lambda: m2f(*BY_M2F, initial=0.3),
     "m2f, reset": lambda: m2f(*BY_M2F, training="reset", initial=0.0),
-    "cgsv, finished alone": lambda: cgsv(beta=2.0, until=3),
+    "cosine_rewards, finished alone": lambda: cosine_rewards(beta=2.0, until=3),
     "standalone": standalone,
     "finetuned": lambda: finetuned(until=2),
     "ifca": lambda: replace(ifca(3, warmup_rounds=1), server=Server(optimizer=Momentum(0.5))),
     "m2f, tempered": lambda: m2f(DATA_RATIO, reward=TopShare("max", floor=0.2, temperature=2), until=2, initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
     "capped": lambda: replace(prioritized(DS, LD, normalise="max"), limits=(Cap(1.2), SiteCap(0.5))),
-    "capped claims": lambda: replace(
-        prioritized(LD, DS, normalise="max"), stages=(Claims(k=1.2),), limits=(Cap(1.5, anchored=True),)
-    ),
+    "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), stages=(Claims(k=1.2),), limits=(Cap(1.5),)),
     "reputation": lambda: prioritized(Reputation(MW, half_life=2), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(*BY_M2F, initial=0.0), limits=(Cap(1.3),)),
     "private": lambda: private(SCALED, PrivateSum(0.4, 0.8, clip=0.5, reproducible=True)),

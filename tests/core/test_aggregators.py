@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedmerit.core.updates
-from fedmerit import DS, LD, Recipe, device_aware, fedavg, m2f
+from fedmerit import DS, LD, Clip, FedExP, Recipe, device_aware, fedavg
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, MultiKrum, TrimmedMean
-from fedmerit.core.server.optimizers import FedExP
 from fedmerit.core.server.server import Aggregator, Batch, Mean, Server
-from fedmerit.core.stages.clip import Clip
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError
 
 ROBUST: list[Aggregator] = [
     CoordinateMedian(),
@@ -134,34 +131,6 @@ def test_blocks_threads_and_places_change_nothing(aggregator: Aggregator, monkey
     np.testing.assert_allclose(aggregated(aggregator, rows, WEIGHTS), whole, atol=1e-5)
 
 
-def test_mixed_updates_are_those_of_the_mixed_matrix() -> None:
-    factors = RANDOM.normal(size=(4, 9))
-    updates = Updates(ROWS)
-    for known in (updates, Updates(ROWS)):
-        exact = factors @ ROWS.astype(np.float64)
-        mixed = known.mix(factors)
-        np.testing.assert_allclose(mixed.combine(np.eye(4)), exact, atol=1e-5)
-        np.testing.assert_allclose(mixed.row(2), exact[2], atol=1e-5)
-        np.testing.assert_allclose(mixed.norms, np.linalg.norm(exact, axis=1), rtol=1e-6)
-        np.testing.assert_allclose(mixed.by_columns(lambda block: block.max(axis=0)), exact.max(axis=0), atol=1e-5)
-        np.testing.assert_allclose(mixed.mix(np.array([1, 0, 2, 3.0])).row(2), 2 * exact[2], atol=1e-5)
-        np.testing.assert_allclose(
-            known.mix(np.arange(9.0)).mix(factors).row(0), factors[0] * np.arange(9) @ ROWS, atol=1e-4
-        )
-        np.testing.assert_allclose(mixed.keep(np.array([3, 1])).row(0), exact[3], atol=1e-5)
-        assert (len(mixed), len(mixed.keep(np.array([3, 1])))) == (4, 2)
-        _ = updates.products  # the second time they are known beforehand
-
-
-def test_distances_and_cosines_to_a_vector() -> None:
-    vector = ROWS[4]
-    np.testing.assert_allclose(Updates(ROWS).distances(vector), np.linalg.norm(ROWS - vector, axis=1), atol=1e-5)
-    cosines = Updates(ROWS).cosines_to(vector)
-    assert cosines[4] == pytest.approx(1)
-    np.testing.assert_allclose(cosines, Updates(ROWS).cosines()[4], atol=1e-6)
-    assert not Updates(ROWS).cosines_to(np.zeros(40, np.float32)).any()
-
-
 def model_after(recipe: Recipe, updates: np.ndarray) -> np.ndarray:
     return run_canned(recipe, CannedFleet(updates, [{"samples": 10, "labels": 2}] * len(updates)))[0].model
 
@@ -178,16 +147,3 @@ def test_the_mean_square_is_that_of_the_clipped_updates() -> None:
     recipe = replace(fedavg(), server=Server(optimizer=FedExP()))
     found = model_after(replace(recipe, stages=(Clip(3.0),)), updates)
     np.testing.assert_allclose(found, model_after(recipe, clipped), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "changes", "words"),
-    [
-        (m2f(), {"server": Server(CoordinateMedian())}, "personal needs the weighted mean"),
-        (m2f(), {"stages": (Clip(),)}, "clip needs a model that the server moves"),
-        (fedavg(), {"server": Server(CoordinateMedian(), FedExP())}, "fedexp needs the weighted mean"),
-    ],
-)
-def test_parts_that_do_not_go_together_are_refused(recipe: Recipe, changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        replace(recipe, **changes)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import Recipe, federate
-from fedmerit.core.criteria.table import DS
+from fedmerit import DS, Recipe, federate
 from fedmerit.core.stages.arc import Arc
 
 

@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, run_canned, small_task
+from helpers import CannedFleet, run_canned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import CB, DS, LD, Attribute, Criterion, fedavg, prioritized
+from fedmerit import CB, DS, LD, Attribute, Criterion, criterion, fedavg, prioritized
 from fedmerit.core.check import check
-from fedmerit.core.criteria.criterion import criterion
 from fedmerit.core.host import Host
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, Record, State, View
 from fedmerit.core.types import Cohort, Family, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import TableError
-from fedmerit.fleet.local import LocalFleet
 
 NAN, INF = float("nan"), float("inf")
 RECIPE = prioritized(CB, DS, Attribute("region"))
@@ -37,12 +35,6 @@ def with_second(facts: Any = GOOD, update: tuple[float, float] = (3.0, 3.0)) -> 
     """Three clients, of which the second answers as given."""
     rows = np.array([[1, 1], update, [1, 1]], dtype=np.float32)
     return CannedFleet(rows, [GOOD, facts, GOOD])
-
-
-def test_good_replies_all_count():
-    state, record = one_round(with_second())
-    assert (record.ids, record.dropped) == ((0, 1, 2), {})
-    assert state.model == pytest.approx(MODEL + (1 + 3 + 1) / 3)
 
 
 @pytest.mark.parametrize("bad", [(NAN, 0.0), (0.0, INF), (-INF, 0.0), (3e20, -3e20)])
@@ -105,13 +97,6 @@ def test_an_update_of_another_length_is_dropped():
     assert (state.model == MODEL).all()
 
 
-def test_clients_that_failed_are_named_and_the_others_count():
-    fleet = CannedFleet(np.ones((2, 2), dtype=np.float32), [GOOD, GOOD], {1: "out of battery"})
-    state, record = one_round(fleet)
-    assert (record.ids, record.dropped) == ((0, 2), {1: "out of battery"})
-    assert state.model == pytest.approx(MODEL + 1)
-
-
 @pytest.mark.parametrize(
     "fleet",
     [
@@ -146,11 +131,6 @@ def test_a_claim_beyond_what_the_federation_knows_is_dropped_with_its_reason():
     _, record = run_canned(prioritized(LD, DS), fleet)
     assert record.ids == (0, 2)
     assert record.dropped == {1: "fact labels must be in 0..10 (got 1000000.0)"}
-
-
-def test_a_local_federation_knows_its_rows_and_classes():
-    with LocalFleet(small_task()) as fleet:
-        assert fleet.server.limits == {"samples": 45.0, "labels": 3.0}
 
 
 @criterion("Grown", Family.DATA, "rows, grown as a user may write it", facts=["samples"])

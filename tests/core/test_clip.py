@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, CommandLine, run_canned
+from helpers import CannedFleet, run_canned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import DS, MW, Recipe, fedavg, prioritized
+from fedmerit import DS, MW, Clip, Recipe, Server, fedavg, prioritized
 from fedmerit.core.server.aggregators import CoordinateMedian
-from fedmerit.core.server.server import Server
 from fedmerit.core.stages.arc import Arc
-from fedmerit.core.stages.clip import Clip
 from fedmerit.core.stages.stages import median_norm
 from fedmerit.core.state import History, Record
 from fedmerit.core.types import Cohort
@@ -64,21 +61,6 @@ def test_no_update_is_longer_than_the_limit_and_short_ones_stay(values: list[flo
     assert ((left >= 0) & (left <= 1)).all()
     assert (norms * left <= clip.limit(norms) * (1 + 1e-9)).all()
     assert (left[norms <= clip.limit(norms)] == 1).all()
-
-
-def test_the_ledger_and_explain_report_the_clip(cli: CommandLine, tmp_path: Path) -> None:
-    config = tmp_path / "clip.toml"
-    config.write_text(
-        '[task]\ndata = "digits"\nclients = 5\n[run]\nrounds = 1\nfraction = 1.0\n'
-        '[recipe]\nstages = ["clip"]\nserver = {aggregator = "median"}\n'
-    )
-    assert cli("run", config, "--out", tmp_path / "run").code == 0
-    answer = cli("explain", tmp_path / "run", "--round", "1", "--json")
-    assert answer.code == 0, answer.err
-    left = [client["facts"]["clip"] for client in answer.json["clients"]]
-    assert sorted(left)[:2] < [1.0, 1.0]
-    assert sum(share == 1 for share in left) == 3
-    assert any("2 of 5 updates are clipped" in note for note in answer.json["notes"])
 
 
 def test_updates_of_zeros_do_not_count_for_the_median_norm() -> None:

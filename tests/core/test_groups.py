@@ -115,12 +115,6 @@ def test_laws_of_any_grouping(seed: int, n: int, linkage: str, cut: str):
     assert same_partition(grouped(ByCosine(linkage, cut), Updates(rows[order])).labels, found.labels[order])
 
 
-def test_scale_does_not_matter():
-    rows, truth = planted(2, each=4)
-    tiny = Updates(np.stack([rows.row(i) * np.float32(10.0**-i) for i in range(8)]))
-    assert grouped(ByCosine(), tiny).labels.tolist() == truth
-
-
 @many
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 15), groups=st.integers(2, 6))
 def test_the_silhouette_is_scikit_learns(seed: int, n: int, groups: int):
@@ -211,21 +205,11 @@ def test_a_jump_of_just_the_level_parts_the_groups():
     assert grouped(ByCosine("single", "gap", threshold=1.0), rows).labels.tolist() == [0, 0, 0, 1]
 
 
-def test_one_client_that_moves_beside_those_that_do_not():
-    assert grouped(ByCosine(), updates([0, 0], [1, 0], [0, 0])).labels.tolist() == [0, 1, 0]
-
-
 def test_there_are_at_most_half_as_many_groups_as_clients():
     for number in range(3, 9):
         rows = Updates(np.eye(number, dtype=np.float32) + np.float32(0.01))
         rows.row(0)[:] += 0.001
         assert len(grouped(ByCosine(threshold=0.0), rows).members) <= number // 2 + 1
-
-
-def test_aggregates_go_to_groups():
-    groups = Groups(np.array([0, 1, 0]))
-    assert [places.tolist() for places in groups.members] == [[0, 2], [1]]
-    assert groups.spread(np.array([0.5, 1.0, 0.5])).tolist() == [[0.5, 0, 0.5], [0, 1, 0]]
 
 
 @pytest.mark.parametrize("cut", ["gap", "silhouette"])

@@ -63,15 +63,9 @@ def test_one_lr_makes_a_heavy_ball_momentum():
     )
 
 
-def test_extrapolation_by_hand():
-    """Updates (1, 1) and (1, -1): the mean is (1, 0), their mean square 2, and 2 / (2 * 1) = 1; with 6 it is 3."""
-    step, zero = FedExP(0.0), np.zeros(2, np.float32)
-    mean = np.array([1.0, 0.0], np.float32)
-    assert step(zero, Aggregate(mean, 2.0))[0].tolist() == [1, 0]
-    assert step(zero, Aggregate(mean, 6.0))[0].tolist() == [3, 0]
-    assert step(zero, Aggregate(zero, 5.0))[0].tolist() == [0, 0]
-    half = np.full(2, 0.5, np.float32)
-    assert FedExP(1.0)(zero, Aggregate(half, 9.0))[0] == pytest.approx(half * 9 / 3)
+def test_fedexp_keeps_the_model_if_updates_cancel():
+    zero = np.zeros(2, np.float32)
+    assert FedExP(0.0)(zero, Aggregate(zero, 5.0))[0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
@@ -113,17 +107,3 @@ def test_a_mixture_adds_only_what_counts():
     start, wild = np.ones(2, np.float32), np.array([np.inf, np.nan], np.float32)
     assert mix(start, [wild, start], [0.0, 1.0]).tolist() == [2, 2]
     assert mix(start, [start, 2 * start], [2.0, 0.5]).tolist() == [4, 4]
-
-
-def test_yogi_and_adam_by_hand():
-    """From m = 1, v = 4 with an update of 1 and betas 0.5: m = 1; Adam's v = 2.5, Yogi's 4 - 0.5 = 3.5."""
-    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
-    known = {"first": one, "second": 4 * one}
-    model, parts = Yogi(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
-    assert (parts["first"][0], parts["second"][0]) == (1, 3.5)
-    assert model[0] == pytest.approx(1 / (np.sqrt(3.5) + 0.1))
-    model, parts = Adam(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
-    assert (parts["first"][0], parts["second"][0]) == (1, 2.5)
-    assert model[0] == pytest.approx(1 / (np.sqrt(2.5) + 0.1))
-    corrected, _ = Adam(1.0, 0.5, 0.5, 0.1, correct=True)(zero, Aggregate(one), known, 3)
-    assert corrected[0] == pytest.approx(model[0] * np.sqrt(1 - 0.5**4) / (1 - 0.5**4))

@@ -1,7 +1,8 @@
-"""The laws of all parts: settings are checked, documented and kept; parts that do not go together say why."""
+"""The laws of all parts: settings are checked, documented and kept as JSON; parts that do not go together say why."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, dataclass, replace
@@ -10,16 +11,44 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from fedmerit import MW, Backtracking, StepSearch, ditto, fedavg, ifca, m2f, prioritized
-from fedmerit.core.collect.collect import Uniform
+from fedmerit import (
+    CB,
+    DS,
+    LD,
+    MW,
+    OWA,
+    Backtracking,
+    ByCosine,
+    Choquet,
+    Claims,
+    Clip,
+    FedExP,
+    Momentum,
+    Product,
+    Ranked,
+    Recipe,
+    SiteCap,
+    StepSearch,
+    TopShare,
+    Uniform,
+    Validated,
+    cosine_rewards,
+    criterion,
+    ditto,
+    fedavg,
+    fedval,
+    ifca,
+    m2f,
+    prioritized,
+    scale,
+)
 from fedmerit.core.collect.late import Wait
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.similarity import SimilarityFilter
-from fedmerit.core.criteria.table import CB, DATA_RATIO, DS
-from fedmerit.core.criteria.validated import Validated
+from fedmerit.core.criteria.table import COMPUTATION, CRITERIA, DATA_RATIO, SIMULATED_COMPUTATION, Attribute
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import (
     ACCOUNTED,
@@ -33,20 +62,14 @@ from fedmerit.core.parts import (
     name_of,
     settings,
 )
-from fedmerit.core.recipe import Recipe
-from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.recipes import private
+from fedmerit.core.recipe_json import part_from_json, part_text, part_to_json, recipe_from_json
+from fedmerit.core.recipes import RECIPES, private
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.controls import FedDyn, Scaffold
-from fedmerit.core.server.optimizers import FedExP, Momentum
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.server.server import Batch, Mean, Server
-from fedmerit.core.stages.claims import Claims
-from fedmerit.core.stages.clip import Clip
-from fedmerit.core.weights.limits import SiteCap
-from fedmerit.core.weights.scores import Product, Ranked
-from fedmerit.core.weights.weigh import scale
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.core.types import Family
+from fedmerit.errors import ConfigError, DataError, UnknownName
 
 load_parts()
 ACCURACY = Validated(find_objective("accuracy"))
@@ -190,6 +213,7 @@ PERSONAL, CLUSTERS, SCAFFOLD = m2f().models, ifca().models, (Scaffold(),)
         (recipe(models=PERSONAL, server=Server(controls=SCAFFOLD)), ("scaffold needs", "personal", "another recipe")),
         (recipe(models=ditto().models, server=Server(controls=SCAFFOLD)), ("scaffold needs", "local", "another")),
         (recipe(search=Backtracking(), server=Server(controls=(FedDyn(),))), ("feddyn needs", "backtracking", "scaff")),
+        (recipe(server=Server(optimizer=Momentum(), controls=(FedDyn(),))), ("feddyn", "momentum", "its own step")),
         (recipe(server=Server(CoordinateMedian(), FedExP())), ("fedexp needs", "median", "use the mean with a clip")),
     ],
 )  # fmt: skip
@@ -269,3 +293,74 @@ def test_a_host_gives_words_too() -> None:
     check_words(parts, frozenset({"server rows"}))
     with pytest.raises(ConfigError, match=r"^validated:accuracy needs rows of the server: set task.server = 1000"):
         check_words(parts)
+
+
+GATED = Validated(find_objective("parity:sex"), min_accuracy=0.6)
+MADE = {name: make() for name, (make, _) in RECIPES.items()} | {
+    "attribute": prioritized(CB, DS, MW, Attribute("Young"), normalise="max"),
+    "every criterion": prioritized(*CRITERIA.values()),
+    "choquet": prioritized(DS, LD, score=Choquet((0.4, 0.6), ((0, 1, 0.2),))),
+    "owa": prioritized(DS, LD, score=OWA((0.25, 0.75))),
+    "scale": prioritized(DS, CB, normalise=scale({"DS": 500})),
+    "groups": m2f(COMPUTATION, SIMULATED_COMPUTATION, grouping=ByCosine(cut="silhouette"), reward=TopShare("max")),
+    "gate": replace(fedval("accuracy", "parity:sex", gamma=(2, 1), rank="top", rho="1/K"), criteria=(GATED,)),
+    "until": cosine_rewards(2.0, until=3),
+    "clusters": ifca(3, warmup_rounds=0),
+    "private": private(
+        prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=AdaptiveClip(0.5))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_recipe_comes_back_as_it_was(name: str):
+    recipe = MADE[name]
+    text = part_to_json(recipe)
+    assert part_from_json(text) == recipe_from_json(text) == recipe
+    assert part_text(text) == repr(recipe)
+
+
+@dataclass(frozen=True)
+class Mine:
+    power: float = 2.0
+
+    def __call__(self, table: np.ndarray) -> np.ndarray:
+        return table[:, 0] ** self.power
+
+
+def test_parts_of_a_users_own_are_shown_and_not_made():
+    text = part_to_json(prioritized(DS, score=Mine()))
+    assert json.loads(text)["score"] == {"is": f"{__name__}:Mine", "repr": "Mine(power=2.0)"}
+    with pytest.raises(DataError, match="user-defined"):
+        part_from_json(text)
+    assert part_text(text).startswith("Recipe(criteria=(DS,), score=Mine(power=2.0), normalise='max'")
+
+
+def test_a_criterion_of_a_users_own_with_a_known_name_is_not_taken_for_ours():
+    @criterion("DS", Family.DATA, "mine", facts=["samples"])
+    def mine(cohort, history):
+        return cohort.facts["samples"]
+
+    assert json.loads(part_to_json(mine))["is"] != "criterion"
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", '{"is": "os:system"}', '{"is": "DS", "x": 1}', "[" * 5000, '{"x": 1}'])
+def test_what_is_not_a_part_is_refused(text: str):
+    with pytest.raises(DataError):
+        part_from_json(text)
+
+
+def test_a_recipe_is_made_as_far_as_it_is_ours():
+    """A user's own score is left at its default, a user's own criterion is a stand-in by name, the rest is kept."""
+
+    @criterion("Mood", Family.DATA, "mine", facts=["samples"])
+    def mood(cohort, history):
+        return cohort.facts["samples"]
+
+    made = recipe_from_json(part_to_json(prioritized(DS, mood, LD, score=Mine(), normalise="max")))
+    assert (made.priority, made.score, made.normalise) == (("DS", "Mood", "LD"), fedavg().score, "max")
+    with pytest.raises(DataError, match="'Mood' is user-defined and cannot be rebuilt"):
+        made.criteria[1](None, None)  # type: ignore[arg-type]
+    for text in ("", "3", part_to_json(ByCosine()), '{"is": "Recipe"}', "[]"):
+        with pytest.raises(DataError, match="the text does not describe a recipe"):
+            recipe_from_json(text)

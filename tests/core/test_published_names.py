@@ -10,14 +10,16 @@ from helpers import CannedFleet, run_canned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import agnostic, fedamp, federate, load_task, qffl
+from fedmerit import Server, agnostic, ditto, fedamp, fedavg, federate, ifca, load_task, qffl
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.loss import QFedAvgStep
 from fedmerit.core.host import Host
-from fedmerit.core.round import run_round
+from fedmerit.core.models.clusters import models_in
+from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive, train_seed
 from fedmerit.core.server.aggregators import MultiKrum
-from fedmerit.core.server.optimizers import Adagrad, Adam, Yogi
+from fedmerit.core.server.centred_clipping import CentredClipping
+from fedmerit.core.server.optimizers import Adagrad, Adam, FedExP, Yogi
 from fedmerit.core.server.server import Aggregate, Batch, ServerOptimizer
 from fedmerit.core.state import State
 from fedmerit.core.types import EMPTY, Cohort
@@ -179,3 +181,78 @@ def test_fedamp_is_algorithms_1_and_2():
     for one, expected in zip(ours, models, strict=True):
         np.testing.assert_allclose(one, expected, atol=2e-4)
     assert kept.correct.tolist() == correct  # clients keep the models that they trained
+
+
+@given(st.integers(2, 6), st.floats(0, 1), st.integers(0, 999))
+def test_fedexp_is_algorithm_1(number: int, epsilon: float, seed: int):
+    """Jhunjhunwala et al. 2023: the server's rate is max(1, sum ||delta_i||^2 / (2 M (||mean||^2 + epsilon)))."""
+    updates = np.random.default_rng(seed).normal(size=(number, 3)).astype(np.float32)
+    mean = sum(updates[i].astype(float) for i in range(number)) / number
+    squares = sum(float(updates[i].astype(float) @ updates[i]) for i in range(number))
+    rate = max(1.0, squares / (2 * number * (mean @ mean + epsilon)))
+    recipe = replace(fedavg(), server=Server(optimizer=FedExP(epsilon)))
+    state, _ = run_canned(recipe, fleet_of(updates, [1.0] * number))
+    np.testing.assert_allclose(state.model, rate * mean, rtol=1e-3, atol=1e-5)
+
+
+@given(st.integers(1, 3), st.floats(0.1, 5), st.integers(0, 999))
+def test_centred_clipping_is_algorithm_2(iterations: int, radius: float, seed: int):
+    """Karimireddy et al. 2021: v_{l+1} = v_l + 1/n sum (x_i - v_l) min(1, tau / ||x_i - v_l||), from the last v."""
+    random = np.random.default_rng(seed)
+    updates, last = random.normal(size=(5, 3)).astype(np.float32), random.normal(size=3).astype(np.float32)
+    v = last.astype(float)
+    for _ in range(iterations):
+        clipped = [(x - v) * min(1.0, radius / np.linalg.norm(x - v)) for x in updates.astype(float)]
+        v = v + sum(clipped) / len(clipped)
+    batch = Batch(Updates(updates), own={"aggregate": last})
+    np.testing.assert_allclose(CentredClipping(radius, iterations)(batch, np.full(5, 0.2)), v, rtol=1e-4, atol=1e-5)
+
+
+def test_ditto_is_algorithm_1():
+    """Li et al. 2021: v_k takes the steps of w_k, with the gradient of lambda / 2 ||v - w||^2 added."""
+    clients, seed, pull = 4, 3, 0.5
+    task = load_task("digits", clients=clients, partition="dirichlet", alpha=0.3, train={"lr": 0.1, "epochs": 1})
+    learner, rows = task.learner, [task.federation.samples(i) for i in range(clients)]
+    shared = learner.start(seed)
+    state, personal = State(shared), [shared] * clients
+    with LocalFleet(task) as fleet:
+        for index in (1, 2, 3):
+            state, _ = run_round(state, ditto(pull), Host.of(fleet), InTime(Uniform(1.0)), seed, evaluate=False)
+            seeds = [train_seed(seed, index, i) for i in range(clients)]
+            trained = [learner.train(shared.copy(), rows[i], seeds[i]) for i in range(clients)]
+            personal = [
+                learner.train_pulled(personal[i].copy(), shared, pull, rows[i], derive(seeds[i], "beside"), None)
+                for i in range(clients)
+            ]
+            shared = np.average(trained, axis=0, weights=[len(one.y) for one in rows]).astype(np.float32)
+        kept = fleet.evaluate_personal(shared).correct.tolist()
+        assert kept == [fleet.evaluate([model])[0].correct[i] for i, model in enumerate(personal)]
+    np.testing.assert_allclose(state.model, shared, atol=1e-5)
+
+
+def test_ifca_is_algorithm_1_with_model_averaging():
+    """Ghosh et al. 2020: each client trains the model of least loss; a model is the mean of those trained from it."""
+    clients, seed = 4, 3
+    task = load_task("digits", clients=clients, partition="dirichlet", alpha=0.1, train={"lr": 0.1, "epochs": 1})
+    learner, rows = task.learner, [task.federation.samples(i) for i in range(clients)]
+    with LocalFleet(task) as fleet:
+        host = Host.of(fleet)
+        state, _ = initial_state(ifca(3), host, fleet.server.first_model(seed), seed)
+        models, chosen_ever = list(models_in(state)), set[int]()
+        for index in (1, 2, 3):
+            state, _ = run_round(state, ifca(3), host, InTime(Uniform(1.0)), seed, evaluate=False)
+            losses = [
+                [-np.log(learner.predict_proba(model, one.x)[np.arange(len(one.y)), one.y]).mean() for model in models]
+                for one in rows
+            ]
+            chosen = np.argmin(losses, axis=1)
+            trained = [
+                learner.train(models[chosen[i]].copy(), rows[i], train_seed(seed, index, i)) for i in range(clients)
+            ]
+            for j in sorted(set(chosen.tolist())):
+                members = np.flatnonzero(chosen == j)
+                sizes = [len(rows[i].y) for i in members]
+                models[j] = np.average([trained[i] for i in members], axis=0, weights=sizes).astype(np.float32)
+            chosen_ever |= set(chosen.tolist())
+    assert len(chosen_ever) > 1
+    np.testing.assert_allclose(models_in(state), models, atol=1e-5)

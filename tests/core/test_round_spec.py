@@ -1,4 +1,4 @@
-"""The specification of a round: one round of five algorithms, with few clients and numbers worked by hand.
+"""The specification of a round: rounds of six algorithms, with few clients and numbers worked by hand.
 
 Each test goes facts -> criteria -> normalised table -> scores -> weights -> next model or rewards. Clients, judges and
 the server's rows answer what is written down here.
@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, run_canned
 
-from fedmerit import DS, LD, Recipe, Samples, device_aware, fedavg, fedval, m2f, prioritized
-from fedmerit.core.host import ServerSetup
+from fedmerit import DS, LD, Recipe, Samples, device_aware, fedavg, fedval, last_answers, m2f, prioritized
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host, ServerSetup
 from fedmerit.core.objectives import Predictions
+from fedmerit.core.round import run_round
 from fedmerit.core.state import History, Record, State
 from fedmerit.core.types import Evaluation, Replies, Verdict
 
@@ -105,6 +107,23 @@ def test_pmcfl():
     assert state.model == pytest.approx([9, 11])
 
 
+def test_last_answers():
+    """Client 1 does not answer in round 2: its update of round 1 counts again, and 30 of 40 rows are its own."""
+    clients = fleet([[4, 0], [0, 4]], {"samples": [10, 30]})
+    state, record = run_canned(last_answers(rounds=1), clients, model(0, 0))
+    assert state.model == pytest.approx([1, 3])
+    assert "remembered" not in record.facts
+    alone = fleet([[8, 8]], {"samples": [10]})
+    state, record = run_round(state, last_answers(rounds=1), Host.of(alone), InTime(Uniform(1.0)), 0, False)
+    check(record, criteria=[[10], [30]], normalised=[[1 / 3], [1]], scores=[1 / 3, 1], weights=[0.25, 0.75])
+    # 1 + 0.25 * 8 and 3 + 0.25 * 8 + 0.75 * 4
+    assert state.model == pytest.approx([3, 8])
+    assert record.facts["remembered"].tolist() == [0, 1]
+    assert state.history.participations == {0: 2, 1: 1}
+    state, record = run_round(state, last_answers(rounds=1), Host.of(alone), InTime(Uniform(1.0)), 0, False)
+    assert record.ids == (0,)  # two rounds are too long ago
+
+
 DAFL = device_aware(DS, LD, normalise="max")
 BEFORE, BY_SIZE, BY_LABELS = (0, 0), (1, 2), (2, 1)
 """The model before the round, and the candidates of both orders."""
@@ -141,7 +160,7 @@ def test_dafl_tries_the_other_order_where_the_current_one_is_worse():
     assert (report.exchanges, report.models_sent, report.tests, report.quality) == (2, 3, 6, 0.55)
     # to each of two judges, twice: a model and an aggregate of two entries of 4 bytes
     assert report.bytes_down == record.bytes_down == 2 * 2 * (2 * 2 * 4)
-    assert state.own == {"search": {"label": "LD > DS", "quality": 0.55, "best": 0.55}}
+    assert state.own == {"search": {"label": "LD > DS", "quality": 0.55}}
 
     # the next round starts with the order that was taken, and 11 of 20 is what it must reach: one model is tested
     later = replace(clients, correct={(4, 2): (5, 6)})

@@ -1,13 +1,22 @@
-"""Scores by hand: what comes out, what they say of it, and which settings they refuse."""
+"""Scores and ranks by hand and by law: what comes out, what they say of it, and which settings they refuse."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
+from fedmerit import Ranked, WeightedMean, fedval, weigh
+from fedmerit.core.search.search import earn
+from fedmerit.core.state import History
+from fedmerit.core.types import Cohort
+from fedmerit.core.updates import Updates
 from fedmerit.core.weights.scores import (
     OWA,
     Choquet,
+    Lexicographic,
     Prioritized,
     PrioritizedAnd,
     PrioritizedMean,
@@ -15,7 +24,6 @@ from fedmerit.core.weights.scores import (
     Score,
     Term,
     Terms,
-    WeightedMean,
     explain_score,
 )
 from fedmerit.core.weights.topsis import Topsis
@@ -128,3 +136,129 @@ def test_choquet_refuses_what_is_not_a_monotone_measure(
 def test_weights_that_have_no_default_are_not_empty(kind: type[OWA]):
     with pytest.raises(ConfigError, match="sum to 1"):
         kind(())
+
+
+SCORES: list[Score] = [
+    Prioritized(),
+    PrioritizedAnd(),
+    PrioritizedMean(),
+    Lexicographic(),
+    WeightedMean(),
+    WeightedMean((0.5, 0.2, 0.3)),
+    Product(),
+    OWA((0.2, 0.3, 0.5)),
+    Topsis((0.5, 0.2, 0.3)),
+    Choquet((0.5, 0.3, 0.2), ((0, 1, 0.1), (1, 2, -0.1))),
+]
+RANKED = [Ranked(score, how) for score in SCORES for how in ("borda", "squared", "exponential", "top")]
+tables = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.just(3)),
+    elements=st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-6, 1)),
+)
+
+
+@pytest.mark.parametrize("score", [*SCORES, *RANKED], ids=repr)
+@given(table=tables)
+def test_terms_come_to_the_score(score: Score, table: np.ndarray):
+    scores = score(table)
+    for place in range(len(table)):
+        terms = explain_score(score, table, place)
+        assert isinstance(terms, Terms)
+        assert terms.score == pytest.approx(scores[place], abs=1e-9)
+        inner = score.score if isinstance(score, Ranked) else score
+        assert terms.joined == pytest.approx(inner(table)[place], abs=1e-9)
+        assert (terms.rank is not None) == isinstance(score, Ranked)
+        assert all(0 <= column < 3 for term in terms.terms for column in term.columns)
+
+
+TWENTIETHS = st.integers(0, 20).map(lambda k: k / 20)
+TABLES = arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 4)), elements=TWENTIETHS)
+
+
+@given(TABLES, st.integers(0, 99))
+def test_it_is_hwang_and_yoons_procedure(table: np.ndarray, seed: int):
+    """Vector normalisation, weights, ideal and negative ideal, separations, relative closeness: cell by cell."""
+    clients, criteria = table.shape
+    weights = np.random.default_rng(seed).dirichlet(np.ones(criteria))
+    lengths = [sum(table[i, j] ** 2 for i in range(clients)) ** 0.5 or 1.0 for j in range(criteria)]
+    v = [[weights[j] * table[i, j] / lengths[j] for j in range(criteria)] for i in range(clients)]
+    best, worst = ([pick(row[j] for row in v) for j in range(criteria)] for pick in (max, min))
+    for row, score in zip(v, Topsis(tuple(weights))(table), strict=True):
+        to_best, to_worst = (np.linalg.norm(np.subtract(row, ideal)) for ideal in (best, worst))
+        if to_best + to_worst > 0:
+            assert abs(score - to_worst / (to_best + to_worst)) < 1e-9
+
+
+def test_weights_decide():
+    table = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert Topsis((0.75, 0.25))(table).round(9).tolist() == [0.75, 0.25]
+
+
+@given(TABLES)
+def test_scores_lie_between_the_worst_and_the_best(table: np.ndarray):
+    scores = Topsis()(table)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    best, worst = table.max(axis=0), table.min(axis=0)
+    with_both = Topsis()(np.vstack([table, best, worst]))
+    assert with_both[-2] == 1
+    assert with_both[-1] == (0 if (best > worst).any() else 1)
+
+
+SCORE = WeightedMean()
+values = st.lists(st.integers(0, 20), min_size=1, max_size=12).map(lambda v: np.array(v, dtype=float) / 20)
+
+
+def ranked(column: object, how: str = "borda", top: float = 0.5) -> list[float]:
+    return Ranked(SCORE, how, top)(np.array(column, dtype=float)[:, np.newaxis]).tolist()  # type: ignore[arg-type]
+
+
+def test_each_kind_by_hand():
+    column = [0.2, 0.9, 0.5, 0.9]
+    assert ranked(column) == [1, 3.5, 2, 3.5]
+    assert ranked(column, "squared") == [1, 12.25, 4, 12.25]
+    assert ranked(column, "exponential") == pytest.approx([2**-3, 2**-0.5, 2**-2, 2**-0.5])
+    assert ranked(column, "top") == [0, 3.5, 0, 3.5]
+    assert ranked([0.1, 0.2, 0.3], "top", 0.34) == [0, 2, 3]
+    assert ranked([0.0, 0.0, 0.3]) == [0, 0, 3]
+
+
+@settings(max_examples=100, deadline=None)
+@given(column=values, how=st.sampled_from(["borda", "squared", "exponential", "top"]), power=st.floats(0.2, 4))
+def test_monotone_changes_of_the_score_change_nothing(column: np.ndarray, how: str, power: float):
+    assert ranked(column**power, how) == ranked(column, how)
+    assert ranked(column / 2, how) == ranked(column, how)
+
+
+@settings(max_examples=100, deadline=None)
+@given(column=values, how=st.sampled_from(["borda", "squared", "exponential", "top"]))
+def test_better_never_gets_less(column: np.ndarray, how: str):
+    worth = np.array(ranked(column, how))
+    order = np.argsort(column, kind="stable")
+    assert (np.diff(worth[order]) >= 0).all()
+    assert (worth[column == 0] == 0).all()
+    for value in np.unique(column):
+        assert len(set(worth[column == value])) == 1, "ties share"
+
+
+def test_weights_by_hand():
+    """rs / sum of rs [FedVal, eq. 2]; 3 clients, gamma 3 : 1."""
+    table = np.array([[0.8, 0.4], [0.6, 0.9], [0.9, 0.9]])
+    scores = 0.75 * table[:, 0] + 0.25 * table[:, 1]
+    plain = weigh(table, ["a", "b"], WeightedMean((0.75, 0.25)), "none")
+    assert plain.weights == pytest.approx(scores / scores.sum())
+    assert plain.weights == pytest.approx([0.7 / 2.275, 0.675 / 2.275, 0.9 / 2.275])
+    assert weigh(table, ["a", "b"], Ranked(WeightedMean((0.75, 0.25))), "none").weights == pytest.approx(
+        [2 / 6, 1 / 6, 3 / 6]
+    )
+
+
+def test_both_readings_of_gamma_and_s():
+    """gamma = (3, 1); p_k = sum_j gamma_j s_jk / total, or sum_j gamma_j / sum(gamma) * s_jk / sum_k s_jk."""
+    scores = np.array([[0.9, 0.2], [0.6, 0.6]])
+    facts = {"samples": np.ones(2), "validated:accuracy": scores[:, 0], "validated:f1": scores[:, 1]}
+    cohort = Cohort(1, (0, 1), Updates(np.zeros((2, 1), np.float32)), facts)
+    total = earn(fedval("accuracy", "f1", gamma=[3, 1]), cohort, History()).weights
+    assert total == pytest.approx([2.9 / (2.9 + 2.4), 2.4 / (2.9 + 2.4)])
+    each = earn(fedval("accuracy", "f1", gamma=[3, 1], normalise="sum"), cohort, History()).weights
+    assert each == pytest.approx([0.75 * 0.6 + 0.25 * 0.25, 0.75 * 0.4 + 0.25 * 0.75])

@@ -10,8 +10,8 @@ from helpers import CannedFleet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
+from fedmerit.core.criteria import similarity
+from fedmerit.core.criteria.robust import NormInlier, copies
 from fedmerit.core.criteria.similarity import SimilarityFilter, Split, add_round, split
 from fedmerit.core.host import Host
 from fedmerit.core.round import run_stages
@@ -23,10 +23,9 @@ from fedmerit.core.updates import Updates
 
 RANDOM = np.random.default_rng(5)
 CLIENTS = (1 + RANDOM.normal(scale=1.5, size=(20, 40))).astype(np.float32)
-BY_NORM, BY_OVERLAP = "reputation:NormInlier", "reputation:RareCoordinateOverlap"
-NEVER = Reputation(NormInlier())
-"""A reputation that nobody loses here."""
+BY_NORM = "reputation:NormInlier"
 BACKDOOR = RANDOM.normal(scale=3, size=40).astype(np.float32)
+BACKDOOR -= BACKDOOR.mean()  # not along what the honest clients share
 
 
 def cohort(index: int, ids: list[int], rows: Matrix) -> Cohort:
@@ -47,13 +46,8 @@ def measured(stage: Stage, of: Cohort, past: History | None = None) -> tuple[Coh
     return after, ran.notes
 
 
-def filtered(of: Cohort, past: History | None = None, stage: SimilarityFilter | None = None) -> np.ndarray:
-    return measured(stage or SimilarityFilter(), of, past)[0].facts["SimilarityFilter"]
-
-
-def overlapping(of: Cohort, past: History | None = None) -> list[int]:
-    """The places of the clients that share rare coordinates with another client."""
-    return np.flatnonzero(RareCoordinateOverlap()(of, past or History()) == 0).tolist()
+def filtered(of: Cohort, past: History | None = None) -> np.ndarray:
+    return measured(SimilarityFilter(), of, past)[0].facts["SimilarityFilter"]
 
 
 def after_rounds(rows: Matrix, rounds: list[list[int]]) -> dict[int, float]:
@@ -86,6 +80,36 @@ def test_a_block_of_another_kind_is_excluded_even_where_it_is_the_majority_of_a_
     assert len(apart - attackers) <= (attack == "backdoor"), "an honest client may be near to it by chance"
 
 
+def test_the_window_of_the_last_rounds_sees_who_turns_late() -> None:
+    """Fifteen honest rounds hide three of flips in the mean over all rounds, but not where each round counts half."""
+    pairs = PairDistances()
+    for index in range(1, 19):
+        one = everyone(flipped_rows() if index > 15 else CLIENTS)
+        notes = measured(SimilarityFilter(), one, History(index - 1, pairs=pairs))[1]
+        assert [note.client for note in notes] == (list(range(12, 20)) if index > 15 else [])
+        pairs = add_round(pairs, one)
+        assert all("in the last rounds its updates" in note.text for note in notes)
+
+
+def test_recent_means_by_hand() -> None:
+    """Cosines 1, then 0: a mean of 1/2, and of (1/2 * 1 + 0) / (1/2 + 1) = 1/3 where the last round counts most."""
+    pairs = add_round(PairDistances(), cohort(1, [0, 1], np.array([[1.0, 0], [1, 0]])))
+    pairs = add_round(pairs, cohort(2, [0, 1, 2], np.array([[1.0, 0], [0, 1], [0, 1]])))
+    places = np.arange(3)
+    assert pairs.cosines(places)[0, 1:].tolist() == [0.5, 0]
+    assert pairs.cosines(places, recent=True)[0].tolist() == pytest.approx([1, 1 / 3, 0])
+    assert pairs.cosines(places, recent=True)[1, 2] == 1
+
+
+def test_a_remembered_client_keeps_the_verdict_on_its_answer() -> None:
+    one = replace(everyone(flipped_rows()), facts={"remembered": np.r_[np.zeros(18), 1.0, 1.0]})
+    view = view_of(History(1, {18: 1, 19: 1}, recent={BY_NORM: {18: (1.0,), 19: (1.0,)}}))
+    view = replace(view, own={"stage:SimilarityFilter": {"verdicts": {"19": "it was one of them"}}})
+    after, ran = run_stages(tuple(stages_of([SimilarityFilter()])), one, view)
+    assert np.flatnonzero(after.facts["excluded"]).tolist() == [*range(12, 18), 19]
+    assert ran.notes[-1].text == "has weight 0: it was one of them"
+
+
 def test_copies_share_a_weight_and_lose_it_where_they_go_on() -> None:
     rows = CLIENTS.copy()
     rows[1] = 2 * rows[0]
@@ -111,65 +135,19 @@ def test_what_blocks_explain_is_a_share_and_does_not_depend_on_the_order(number:
     assert again.explained == pytest.approx(found.explained, abs=1e-6)
 
 
-def test_among_few_clients_only_opposed_blocks_are_excluded() -> None:
+def test_among_few_clients_only_opposed_blocks_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (1 + np.random.default_rng(1).normal(scale=0.5, size=(5, 40))).astype(np.float32)
     rows[3:, :20] = 0  # of another kind
     rows[:3, 20:] = 0
-    for least, kept in ((6, True), (5, False)):
-        values = filtered(everyone(rows), stage=SimilarityFilter(common=NEVER, min_clients=least))
-        assert values[3:].any() == values.all() == kept
+    with monkeypatch.context() as patch:
+        for least, kept in ((6, True), (5, False)):
+            patch.setattr(similarity, "MIN_CLIENTS", least)
+            values = filtered(everyone(rows))
+            assert values[3:].any() == values.all() == kept
     rows = CLIENTS[:5].copy()
     for flipped in ([4], [3, 4]):
         rows[flipped] = -CLIENTS[flipped]
         assert np.flatnonzero(filtered(everyone(rows)) == 0).tolist() == flipped
-
-
-def triggered(number: int, trigger: int = 3) -> Matrix:
-    """Twenty updates that do not move the last coordinates, but for the clients that learn a trigger there."""
-    rows = CLIENTS.copy()
-    rows[:, -trigger:] = 0
-    rows[20 - number :, -trigger:] = 2
-    return rows
-
-
-@pytest.mark.parametrize("number", [2, 8])
-def test_clients_that_share_what_most_do_not_move_are_excluded(number: int) -> None:
-    learned, one = list(range(20 - number, 20)), everyone(triggered(number))
-    assert overlapping(one) == learned
-    after, notes = measured(SimilarityFilter(), one)
-    assert np.flatnonzero(after.facts["SimilarityFilter"] == 0).tolist() == learned
-    assert np.flatnonzero(after.facts["excluded"]).tolist() == [note.client for note in notes] == learned
-    assert all("coordinates that most clients do not move" in note.text for note in notes)
-
-
-def test_rare_coordinates_that_one_client_moves_are_no_reason() -> None:
-    rows = triggered(0, trigger=20)
-    rows[np.arange(20), 20 + np.arange(20)] = 5
-    assert not overlapping(everyone(rows))
-
-
-def test_a_trigger_that_most_of_a_round_learn_is_seen_by_reputations() -> None:
-    most = [*range(4), *range(14, 20)]
-    one = cohort(2, most, triggered(8))
-    assert not overlapping(one)
-    known = dict.fromkeys(range(14, 19), (0.5,))
-    past = History(1, recent={BY_OVERLAP: known})
-    assert overlapping(one, past) == list(range(4, 10)), "19 is new, and moves as they do"
-
-
-def test_sparse_updates_have_no_say_in_what_most_move() -> None:
-    rows = CLIENTS.copy()
-    rows[12:, 1:] = 0
-    assert not set(overlapping(everyone(rows))) & set(range(12))
-
-
-@given(st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_overlap_is_one_or_zero_and_never_zero_for_most_clients_without_a_past(number: int, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.4)
-    values = RareCoordinateOverlap()(everyone(rows), History())
-    assert set(values.tolist()) <= {0.0, 1.0}
-    assert 2 * (values == 0).sum() <= number
 
 
 def test_norms_of_all_clients_count_where_most_updates_of_a_round_are_long() -> None:
@@ -242,7 +220,8 @@ def block(size: int, of: int) -> np.ndarray:
     ("second", "within", "between", "explained", "apart"),
     [
         (block(2, 5), (0.3, 0.3), -0.3, 0.7, "go against"),
-        (block(2, 5), (0.6, 0.2), 0.1, 0.4, "closer"),  # a coalition, whatever its size
+        (block(2, 5), (0.2, 0.6), 0.1, 0.4, "closer"),  # a coalition
+        (block(2, 5), (0.6, 0.2), 0.1, 0.4, None),  # the majority may be as close as it likes
         (block(2, 5), (0.3, 0.3), 0.0, 0.55, "another kind"),
         (block(2, 5), (0.3, 0.3), 0.1, 0.3, None),
         (block(2, 5), (0.8, 0.8), -0.4, 0.85, None),  # honest clients with one of two labels
@@ -257,10 +236,10 @@ def block(size: int, of: int) -> np.ndarray:
         (block(1, 5), (0.5, 0.9), -0.45, 0.0, "go against"),  # the cosine of a client alone does not count
         (block(4, 5), (0.9, 0.5), -0.45, 0.0, "go against"),
         (block(3, 6), (0.5, 0.5), -0.9, 0.0, None),  # nobody is the smaller one
-        (block(4, 6), (0.5, 0.75), 0.3, 0.35, "closer"),
-        (block(4, 6), (0.5, 0.75), 0.3, 0.349, None),
-        (block(4, 6), (0.5, 0.749), 0.3, 0.35, None),
-        (block(4, 6), (0.5, 0.75), 0.375, 0.35, None),  # half as near to the others
+        (block(2, 6), (0.5, 0.75), 0.3, 0.35, "closer"),
+        (block(2, 6), (0.5, 0.75), 0.3, 0.349, None),
+        (block(2, 6), (0.5, 0.749), 0.3, 0.35, None),
+        (block(2, 6), (0.5, 0.75), 0.375, 0.35, None),  # half as near to the others
         (block(4, 6), (0.75, 0.5), 0.3, 0.35, "closer"),
         (block(5, 6), (0.5, 0.75), 0.3, 0.35, None),  # one other of six
         (block(2, 6), (-0.2, 0.1), 0.0, 0.35, "closer"),
@@ -282,9 +261,8 @@ def test_which_block_is_excluded(
     assert (found is None) == (apart is None)
     if found is not None and apart is not None:
         assert apart in found[1]
-        closer = second if within[1] > within[0] else ~second
         smaller = second if 2 * second.sum() < len(second) else ~second
-        assert found[0].tolist() == (closer if apart == "closer" else smaller).tolist()
+        assert found[0].tolist() == smaller.tolist()
 
 
 def test_norms_at_the_bounds_are_inliers() -> None:
@@ -305,7 +283,7 @@ def flipped_rows() -> Matrix:
 def test_a_reputation_of_one_half_is_too_low_and_what_the_note_says() -> None:
     one = cohort(1, list(range(6)), CLIENTS)
     for reputation, excluded in ((0.5, [3]), (0.51, [])):
-        fact = {BY_NORM: np.array([1.0, 1.0, 1.0, reputation, 1.0, 1.0]), BY_OVERLAP: np.ones(6)}
+        fact = {BY_NORM: np.array([1.0, 1.0, 1.0, reputation, 1.0, 1.0])}
         found = SimilarityFilter().measure(replace(one, facts=fact), view_of(History()))
         assert [note.client for note in found.notes] == excluded
     notes = measured(SimilarityFilter(), everyone(flipped_rows()))[1]
@@ -314,99 +292,13 @@ def test_a_reputation_of_one_half_is_too_low_and_what_the_note_says() -> None:
     assert {note.text for note in notes} == {text}
 
 
-def test_updates_of_zeros_have_no_say_in_what_most_move() -> None:
-    rows = np.zeros((7, 40))
-    rows[:3] = CLIENTS[:3]
-    assert not overlapping(everyone(rows))
-
-
-def rows_with(movers: list[int], number: int) -> Matrix:
-    """Updates of ones, each turned a little, and a last coordinate that only `movers` move."""
-    rows = np.column_stack([1 + np.eye(number, 30) / 4, np.zeros(number)])
-    rows[movers, -1] = 2
-    return rows
-
-
-@pytest.mark.parametrize(("movers", "reputation", "excluded"), [(7, 0.7, [10]), (8, 0.7, []), (7, 0.71, [])])
-def test_what_seven_of_ten_move_is_rare_and_a_reputation_of_seven_tenths_is_low(
-    movers: int, reputation: float, excluded: list[int]
-) -> None:
-    """Ten trusted clients, most of which move it; the last one moves it too and has that reputation."""
-    one = everyone(rows_with([*range(movers), 10], 11))
-    past = History(1, recent={BY_OVERLAP: {10: (reputation,)}})
-    assert overlapping(one, past) == excluded
-
-
-def test_half_of_the_clients_are_not_most() -> None:
-    for number, apart in ((5, 5), (6, 0)):
-        one = everyone(rows_with(list(range(number)), 10))
-        assert overlapping(one) == list(range(apart))
-
-
-BASE = np.array([4.0, 2, 2, 0, 0, 0, 0, 0, 0])
-"""The last coordinate is the one that two share; all others that are moved are moved by everybody."""
-
-
-def test_two_share_a_fiftieth_and_that_is_not_yet_too_much() -> None:
-    """Norms 5 and 10, and 1 in the coordinate that both move: a product of 1 / 50 = 0.02."""
-    rows = np.tile(BASE, (6, 1))
-    rows[0] = [4, 2, 2, 0, 0, 0, 0, 0, 1]
-    rows[1] = [9, 3, 3, 0, 0, 0, 0, 0, 1]
-    assert not overlapping(everyone(rows))
-    rows[1, -1] = 1.01
-    assert overlapping(everyone(rows)) == [0, 1]
-
-
-def test_three_have_a_say_and_two_have_none() -> None:
-    """The last has a low reputation and shares a coordinate with the first."""
-    rows = np.tile(BASE, (4, 1))
-    rows[[0, 3], -1] = 2
-    past = History(1, recent={BY_OVERLAP: {3: (0.5,)}})
-    assert overlapping(everyone(rows), past) == [0, 3]
-    assert not overlapping(cohort(1, [0, 1, 3], rows), past)
-
-
-def at_the_bound(row: Matrix, place: int) -> Matrix:
-    """The row with so little in this place that it just counts as not moved: 0.03 |u| / sqrt(d)."""
-    moved = row.astype(np.float32)
-    for _ in range(4):
-        moved[place] = np.float32(0.03 * Updates(moved[np.newaxis]).norms[0] / np.sqrt(len(row)))
-    return moved
-
-
-@pytest.mark.parametrize(
-    ("sparse", "heard"),
-    [
-        (np.array([1.0, 1, 1, 1, 0, 0, 0, 0]), True),  # half as many as the median, 8
-        (np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), False),
-        (at_the_bound(np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), 3), False),  # the fourth does not count
-    ],
-)
-def test_clients_that_move_half_as_many_coordinates_as_the_median_count(sparse: Matrix, heard: bool) -> None:
-    """Seven move all eight coordinates, three a few: with these, seven of ten move the last, which is rare."""
-    rows = np.ones((11, 8), np.float32)
-    rows[7:10] = sparse
-    past = History(1, recent={BY_OVERLAP: {10: (0.5,)}})
-    assert overlapping(everyone(rows), past) == ([10] if heard else [])
-
-
-def test_what_is_moved_by_no_more_than_the_bound_is_not_moved() -> None:
-    """Eight of ten would be most; the eighth moves it by the bound, which does not count."""
-    rows = rows_with([*range(7), 10], 11).astype(np.float32)
-    rows[7] = at_the_bound(rows[7], -1)
-    past = History(1, recent={BY_OVERLAP: {10: (0.5,)}})
-    assert overlapping(everyone(rows), past) == [10]
-    rows[7, -1] *= 1.01
-    assert not overlapping(everyone(rows), past)
-
-
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1))
 def test_short_updates_are_judged_as_long_ones(number: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.6)
     rows[0] = rows[-1]
     long, short = (everyone((rows * by).astype(np.float32)) for by in (1.0, 2.0**-20))
-    for value in (filtered, overlapping, lambda one: NormInlier()(one, History()), copies):
+    for value in (filtered, lambda one: NormInlier()(one, History()), copies):
         assert np.array_equal(value(short), value(long))
 
 

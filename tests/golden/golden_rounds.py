@@ -19,22 +19,14 @@ import numpy as np
 from numpy._core import _multiarray_umath
 from threadpoolctl import threadpool_info
 
+from fedmerit import Adam, Backtracking, Cap, Claims, Clip, Momentum, Product, Recipe, Server, Validated
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core import recipes
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
-from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.recipe import Recipe
-from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.server.aggregators import Bucketing, CoordinateMedian, GeometricMedian
-from fedmerit.core.server.optimizers import Adam, Momentum
-from fedmerit.core.server.server import Server
-from fedmerit.core.stages.claims import Claims
-from fedmerit.core.stages.clip import Clip
-from fedmerit.core.weights.limits import Cap
-from fedmerit.core.weights.scores import Product
 from fedmerit.store.run_folder import LEDGER, kernels
 
 
@@ -47,12 +39,12 @@ def bounded() -> Recipe:
     """Momentum, cap, claims, clip and median at once."""
     recipe = recipes.prioritized(LD, DS, normalise="max")
     server = Server(CoordinateMedian(), Momentum())
-    return replace(recipe, stages=(Claims(), Clip()), limits=(Cap(1.5, anchored=True),), server=server)
+    return replace(recipe, stages=(Claims(), Clip()), limits=(Cap(1.5),), server=server)
 
 
 def m2f_bounded() -> Recipe:
     """Groups in which weights are capped and claims bounded."""
-    return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), stages=(Claims(k=1.5),), limits=(Cap(1.3, anchored=True),))
+    return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), stages=(Claims(k=1.5),), limits=(Cap(1.3),))
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -70,16 +62,18 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedval": lambda: recipes.fedval("accuracy", normalise="none"),
     "fedval_marginal": lambda: recipes.fedval("accuracy", marginal=True, normalise="none"),
     "gated": lambda: Recipe((Validated(find_objective("accuracy"), min_accuracy=0.3), DS), Product(), "max"),
+    "last_answers": lambda: replace(recipes.last_answers(2), normalise="max"),
     "robust": recipes.robust,
+    "robust_server": lambda: recipes.robust(server_rows=True),
     "robust_aligned": lambda: recipes.robust(Alignment()),
-    "cgsv": lambda: by_sum(recipes.cgsv()),
+    "cosine_rewards": lambda: by_sum(recipes.cosine_rewards()),
     "standalone": lambda: by_sum(recipes.standalone()),
     "finetuned": lambda: by_sum(recipes.finetuned(2)),
     "fedamp": recipes.fedamp,
     "ditto": lambda: by_sum(recipes.ditto()),
-    "ifca": lambda: by_sum(recipes.ifca()),
-    "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Momentum())),
-    "ifca_adam": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Adam(correct=True))),
+    "ifca": lambda: by_sum(recipes.ifca(warmup_rounds=1)),
+    "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3, 1)), server=Server(optimizer=Momentum())),
+    "ifca_adam": lambda: replace(by_sum(recipes.ifca(3, 1)), server=Server(optimizer=Adam(correct=True))),
     "qffl": lambda: replace(recipes.qffl(), normalise="max"),
     "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
     "shapley": lambda: replace(by_sum(recipes.fedavg()), stages=(Contribution("shapley"), Contribution("cosine"))),

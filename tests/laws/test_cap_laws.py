@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit.core.facts import SITE
-from fedmerit.core.weights.limits import Cap, SiteCap, cap_weights, water_fill
+from fedmerit.core.weights.limits import USUAL_WEIGHT, Cap, SiteCap, cap_weights, water_fill
 from fedmerit.core.weights.weigh import Weights, shares
 
 EPS = 1e-9
@@ -22,12 +22,14 @@ def weights(draw: st.DrawFn, values: st.SearchStrategy[float] = VALUES, least: i
     return shares(drawn if drawn.any() else drawn + 1)
 
 
-def limited(earned: np.ndarray, cap: float | None, sites: np.ndarray, share: float) -> np.ndarray:
-    """The weights after a cap, where there is one, and the cap of sites."""
+def limited(
+    earned: np.ndarray, cap: float | None, sites: np.ndarray, share: float, usual: np.ndarray | None = None
+) -> np.ndarray:
+    """The weights after a cap, where there is one, and the cap of sites; `usual` are those by usual claims."""
     column = earned[:, np.newaxis]
     result = Weights(column, column, earned, earned)
     for limit in (*(() if cap is None else (Cap(cap),)), SiteCap(share)):
-        result = limit(result, {SITE: sites})
+        result = limit(result, {SITE: sites} | ({} if usual is None else {USUAL_WEIGHT: usual}))
     return result.weights
 
 
@@ -63,23 +65,15 @@ def test_who_is_not_cut_keeps_its_ratio_to_others_that_are_not(earned: np.ndarra
     assert capped[free] / earned[free] == pytest.approx(np.full(free.sum(), (capped[free] / earned[free])[:1]))
 
 
-@given(st.integers(1, 20), CAPS, st.data())
-def test_k_liars_of_n_hold_at_most_k_caps_of_n(number: int, cap: float, data: st.DataObject):
-    liars = data.draw(st.integers(1, number))
-    claims = data.draw(st.lists(st.floats(0, 1e300), min_size=liars, max_size=liars))
-    earned = shares(np.array([*claims, *[1.0] * (number - liars)]) + 1e-300)
-    assert cap_weights(earned, cap)[:liars].sum() <= liars * cap / number + EPS
-
-
 @given(weights(least=2), CAPS, st.data())
-def test_anchors_hold_too_where_they_leave_room(earned: np.ndarray, cap: float, data: st.DataObject):
-    sizes = st.lists(st.floats(1, 1e6), min_size=len(earned), max_size=len(earned))
-    anchors = np.array(data.draw(sizes))
-    capped, bounds = cap_weights(earned, cap, anchors=anchors), 2 * anchors / anchors.sum()
+def test_no_weight_is_above_twice_the_usual_one_or_an_equal_share(earned: np.ndarray, cap: float, data: st.DataObject):
+    number = len(earned)
+    usual = shares(np.array(data.draw(st.lists(VALUES, min_size=number, max_size=number))))  # all 0: no client earns
+    capped = limited(earned, cap, np.arange(number), 1.0, usual)
     assert capped.sum() == pytest.approx(1)
-    assert capped.max() <= cap / len(earned) + EPS or cap >= len(earned)
-    if np.minimum(bounds, cap / len(earned)).sum() >= 1:
-        assert (capped <= bounds + EPS).all()
+    bound = np.maximum(2 * cap_weights(usual, cap), 1 / number)
+    assert (capped <= np.minimum(bound, cap / number) + EPS).all()
+    assert limited(earned, cap, np.arange(number), 1.0, earned).tobytes() == cap_weights(earned, cap).tobytes()
 
 
 @given(weights(least=2), st.one_of(st.none(), CAPS), st.floats(0.05, 1), st.data())
@@ -144,13 +138,10 @@ def test_sites_by_hand(earned: list[float], cap: float | None, sites: list[int],
     assert limited(np.array(earned), cap, np.array(sites, np.float64), share) == pytest.approx(expected)
 
 
-def test_anchors_by_hand():
-    """Twice the share of anchors: 0.2, 0.6 and 1.2; with cap 1.5 the largest holds a half, and the first 0.2."""
-    earned = np.array([0.6, 0.2, 0.2])
-    assert cap_weights(earned, 1.5, anchors=np.array([1.0, 3.0, 6.0])) == pytest.approx([0.2, 0.4, 0.4])
-    assert cap_weights(earned, 1.5, anchors=np.zeros(3)) == pytest.approx([0.5, 0.25, 0.25])
-    few = np.array([0.0, 0.0, 1.0])  # room for a half: raised in proportion, up to the cap, and the rest to the others
-    assert cap_weights(earned, 1.5, anchors=few) == pytest.approx([0.25, 0.25, 0.5])
+def test_usual_weights_by_hand():
+    """Twice the usual weights: 0.2, 0.6 and 1.2; the first has at least an equal share, and the cap is a half."""
+    earned, usual = np.array([0.6, 0.2, 0.2]), np.array([0.1, 0.3, 0.6])
+    assert limited(earned, 1.5, np.arange(3), 1.0, usual) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
 
 
 def test_bounds_whose_sum_is_one_but_for_rounding_are_filled():

@@ -1,4 +1,4 @@
-"""What holds of the prioritized operators [PMCFL, eq. 6] [Pereira] [Yager 2008]."""
+"""What holds of the prioritized and the lexicographic operators [PMCFL, eq. 6] [Pereira] [Yager 2008]."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import DEGREE, rows, tables
 
-from fedmerit import Prioritized
-from fedmerit.core.weights.scores import PrioritizedAnd, PrioritizedMean
+from fedmerit import Prioritized, weigh
+from fedmerit.core.weights.scores import Lexicographic, PrioritizedAnd, PrioritizedMean
 
 WIDTH = st.integers(1, 5)
 ROUNDING = 1e-12
@@ -27,22 +27,10 @@ def score(operator, row: np.ndarray) -> float:
     return float(operator(row[np.newaxis])[0])
 
 
-@given(WIDTH)
-def test_ends_of_the_prioritized_score(m):
-    assert score(Prioritized(), np.zeros(m)) == 0
-    assert score(Prioritized(), np.ones(m)) == m
-
-
 @given(tables())
 def test_recurrence_equals_the_sum_of_products(table):
     by_products = [sum(np.prod(row[: i + 1]) for i in range(len(row))) for row in table]
     assert Prioritized()(table) == pytest.approx(by_products, rel=1e-12)
-
-
-@given(tables())
-def test_prioritized_score_lies_in_0_to_m(table):
-    scores = Prioritized()(table)
-    assert ((scores >= 0) & (scores <= table.shape[1])).all()
 
 
 @given(st.data(), tables(columns=2))
@@ -98,3 +86,25 @@ def test_prioritized_and_is_not_monotone():
     assert worse == pytest.approx(0.2**0.5)
     assert better == pytest.approx(0.2**0.9)
     assert better < worse
+
+
+FEW = st.sampled_from([0.0, 0.5, 1.0])
+"""Few values, so that clients tie."""
+
+
+@given(tables(FEW), st.randoms())
+def test_scores_are_ranks_that_tied_clients_share(table, random):
+    scores, ascending = Lexicographic()(table), sorted(map(tuple, table.tolist()))
+    for row, score in zip(map(tuple, table.tolist()), scores, strict=True):
+        assert score == np.mean([place for place, other in enumerate(ascending, start=1) if other == row])
+    order = random.sample(range(len(table)), len(table))
+    assert Lexicographic()(table[order]).tolist() == scores[order].tolist()
+
+
+@given(tables(st.floats(0, 1e6)), st.sampled_from(["sum", "max", "minmax"]))
+def test_a_better_first_criterion_never_weighs_less(raw, normalise):
+    result = weigh(raw, [f"c{i}" for i in range(raw.shape[1])], Lexicographic(), normalise)
+    by_first = np.argsort(raw[:, 0], kind="stable")
+    firsts, weights = raw[by_first, 0], result.weights[by_first]
+    assert ((np.diff(weights) >= 0) | (np.diff(firsts) == 0)).all()
+    assert len(raw) > 1 or weights.tolist() == [1.0]

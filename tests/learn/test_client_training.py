@@ -10,13 +10,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedmerit import Samples
+from fedmerit import Samples, TorchLearner
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.server.controls import CORRECTION, SLOPE
 from fedmerit.errors import ConfigError
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense
-from fedmerit.learn.sgd import TorchLearner
 
 STEPS, SEED = 6, 3
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -77,6 +76,7 @@ def by_torch(
         {"optimizer": "sgd", "clip": 0.05},
         {"optimizer": "sgd", "clip": 100.0, "momentum": 0.5},
         {"optimizer": "adam", "clip": 0.05, "weight_decay": 0.1},
+        {"optimizer": "sgd", "prox": 0.7},  # FedProx: mu (w - w_received) is added to the gradient
     ],
     ids=str,
 )
@@ -86,7 +86,8 @@ def test_the_same_as_torch_optim(build: Any, options: dict[str, Any]):
     settings = {"lr": 0.1} | {key: options[key] for key in ("lr", "weight_decay", "momentum") if key in options}
     if options["optimizer"] == "adamw":
         settings.setdefault("weight_decay", 0.0)
-    expected = by_torch(build, start, options["optimizer"], options.get("clip"), np.zeros_like(start), 0.0, **settings)
+    pull, none = options.get("prox", 0.0), np.zeros_like(start)
+    expected = by_torch(build, start, options["optimizer"], options.get("clip"), none, pull, **settings)
     assert np.abs(expected - start).max() > 1e-3
     np.testing.assert_allclose(learner.train(start, rows(), SEED), expected, rtol=1e-4, atol=3e-6)
 
@@ -137,7 +138,14 @@ def test_vectors_that_nobody_asked_for_are_an_error():
 
 @pytest.mark.parametrize(
     "options",
-    [{"optimizer": "adam"}, {"clip": 1.0}, {"algorithm": "scaffold"}, {"algorithm": "feddyn"}, {"prox": 0.1}],
+    [
+        {"optimizer": "adam"},
+        {"clip": 1.0},
+        {"algorithm": "scaffold"},
+        {"algorithm": "feddyn"},
+        {"prox": 0.1},
+        {"weight_decay": 0.1},
+    ],
     ids=str,
 )
 def test_only_plain_sgd_trains_several_clients_at_once(options: dict[str, Any]):

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fedmerit import Samples
+from fedmerit import Samples, TorchLearner
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.host import predict_all
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense, two_convolutions
-from fedmerit.learn.sgd import TorchLearner
 
 Build = Callable[[], nn.Module]
 SEED = 7

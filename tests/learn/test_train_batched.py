@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from fedmerit import Federation, Samples, Split, Task, fedavg, federate
+from fedmerit import Federation, Samples, Split, Task, TorchLearner, fedavg, federate
 from fedmerit.config.schema import TrainConfig
 from fedmerit.learn.models import find_model
-from fedmerit.learn.sgd import TorchLearner
 
 
 def samples(size: int, seed: int) -> Samples:
@@ -41,12 +40,6 @@ def test_batched_is_one_by_one(build: Any, momentum: float, batch: Any) -> None:
     for one, other in zip(alone, batched, strict=True):
         assert np.allclose(one, other, atol=2e-5)
         assert not np.array_equal(one, start)
-
-
-@pytest.mark.parametrize("option", [{"optimizer": "adam"}, {"weight_decay": 0.1}, {"prox": 0.1}])
-def test_only_sgd_is_batched(option: dict[str, Any]) -> None:
-    assert TorchLearner(find_model("digits-mlp"), TrainConfig()).clients_at_once > 1
-    assert TorchLearner(find_model("digits-mlp"), TrainConfig(**option)).clients_at_once == 1
 
 
 def one_output() -> nn.Module:

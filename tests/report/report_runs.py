@@ -12,11 +12,10 @@ from zlib import decompress
 
 import numpy as np
 
+from fedmerit import Prioritized, weigh
 from fedmerit.config.schema import make_config
 from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation
-from fedmerit.core.weights.scores import Prioritized
-from fedmerit.core.weights.weigh import weigh
 from fedmerit.report.data import collect
 from fedmerit.report.html import embed
 from fedmerit.store.ledger import Ledger

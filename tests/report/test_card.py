@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import CommandLine, one_line
-from test_private_report import PRIVATE
+from test_report_data import PRIVATE
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import load_config, make_config
@@ -69,6 +69,15 @@ def test_the_card_has_its_sections_and_figures_that_hold(cli: CommandLine, folde
         assert [int(share) for share in client[3:]] == by_label
     groups = re.findall(r"^\| sex: (\w+) \| (\d+) \| ([\d.]+) \(", text, re.MULTILINE)
     right = sum(int(rows) * float(share) for _, rows, share in groups)
+    header = next(line for line in text.splitlines() if line.startswith("| client | ") and "auc" in line)
+    place = header.split(" | ").index("auc")
+    intervals = [
+        re.findall(r"[\d.]+", line.split(" | ")[place]) for line in text.splitlines() if line[:7] == "| west\\"
+    ]
+    value, low, high = map(float, next(numbers for numbers in intervals if len(numbers) == 3))
+    audited = {client: auc for _, client, name, auc in run.ledger.audits(2) if name == "auc"}
+    assert value == pytest.approx(audited[2], abs=6e-4)
+    assert low < value <= high <= 1
     assert [name for name, *_ in groups] == ["female", "male"]
     assert right == pytest.approx(sum(r for r, _ in tested), abs=0.1)
     assert run.why().splitlines()[0].partition(",")[0].replace("|", "\\|").replace("<", "\\<") in text.replace(

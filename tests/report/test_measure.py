@@ -151,8 +151,8 @@ def test_pooled_trains_as_one_client_with_all_rows(toml: Path):
 
 def test_numbers_are_judged_by_mae_and_lower_is_better(cli: CommandLine, toml: Path, tmp_path: Path):
     stay = ("--set", "task.label=stay", "--set", "task.target=number", "--set", "task.tolerance=1.0")
-    # A learning rate that first helps and then diverges: neither the best round nor the last is the first.
-    slow = (*stay, "--set", "run.rounds=8", "--set", "run.stop={patience=2,least=2.0}", "--set", "train.lr=0.05")
+    # With this learning rate the run stops early, and its best round on test rows is neither the first nor the last.
+    slow = (*stay, "--set", "run.rounds=8", "--set", "run.stop={patience=2}", "--set", "train.lr=0.3")
     answer = cli("run", toml, *slow, "--out", tmp_path / "run")
     assert answer.code == 0
     ledger = Run.load(tmp_path / "run").ledger
@@ -161,8 +161,8 @@ def test_numbers_are_judged_by_mae_and_lower_is_better(cli: CommandLine, toml: P
     assert f"MAE {values[-1]:.4f}, accuracy" in answer.out
     stop = len(validated)
     assert 3 <= stop < 8
-    assert min(validated[-2:]) >= min(validated[:-2]) - 2.0
-    assert all(min(validated[i - 2 : i]) < min(validated[: i - 2]) - 2.0 for i in range(3, stop))
+    assert min(validated[-2:]) >= min(validated[:-2])
+    assert all(min(validated[i - 2 : i]) < min(validated[: i - 2]) for i in range(3, stop))
     best = read_model(tmp_path / "run" / "best.safetensors")
     assert best is not None
     assert values[best[1] - 1] == min(values)

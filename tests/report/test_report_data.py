@@ -1,4 +1,4 @@
-"""The report's data: what is embedded agrees with the ledger, number by number."""
+"""The report's data: what is embedded agrees with the ledger, number by number; groups keep their colours."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import PRIORITY, collected, make_run
 
+from fedmerit import run_config
+from fedmerit.config.privacy import epsilon_after
+from fedmerit.config.schema import make_config
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.report.packing import pack, pack_rounds, shorten
+from fedmerit.report.run_detail import lineages
 from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import summary
 from fedmerit.store.ledger import Ledger, WeightColumns
@@ -56,15 +60,6 @@ def test_weights_and_what_they_came_from_agree_with_the_ledger(tmp_path: Path) -
             assert norm == pytest.approx([row.normalised[name] for row in rows], rel=5e-4)
         for name, column in rounds["facts"]:
             assert unpack(column[place], rounds, place) == pytest.approx([row.facts[name] for row in rows])
-
-
-def test_ranks_are_those_of_the_ledger(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(300)], drawn=300)
-    rounds = collected(folder)[1][0]["rounds"]
-    with open_ledger(folder) as ledger:
-        exact = [row.weight for row in ledger.weights(3)]
-    weights = unpack(rounds["weight"][2], rounds, 2, unpack(rounds["score"][2], rounds, 2))
-    assert [sum(b > a for b in weights) for a in weights] == [sum(b > a for b in exact) for a in exact]
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=30), st.integers(3, 6))
@@ -192,3 +187,58 @@ def test_odd_keys_are_quoted() -> None:
         "recipe": {"normalise": {"bounds": {"DS,CB": 0.5}}}
     }
     assert differences([lines, lines]) == []
+
+
+ROUNDS = st.lists(st.dictionaries(st.integers(0, 9), st.integers(0, 3), max_size=10), max_size=8).map(
+    lambda rounds: [numbered(groups) for groups in rounds]
+)
+
+
+def numbered(groups: dict[int, int]) -> dict[int, int]:
+    """Groups numbered from 0 in client order, as the ledger has them."""
+    order = {group: place for place, group in enumerate(dict.fromkeys(groups[client] for client in sorted(groups)))}
+    return {client: order[group] for client, group in sorted(groups.items())}
+
+
+@given(ROUNDS)
+def test_groups_of_a_round_have_lineages_of_their_own_and_few(rounds: list[dict[int, int]]) -> None:
+    for groups, numbers in zip(rounds, lineages(rounds), strict=True):
+        assert len(numbers) == len(set(groups.values()))
+        assert len(set(numbers)) == len(numbers)
+    most = max((len(set(groups.values())) for groups in rounds), default=0)
+    assert all(lineage < 2 * most for numbers in lineages(rounds) for lineage in numbers)
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(0, 2), min_size=1), st.data())
+def test_groups_that_stay_keep_their_lineage_whoever_comes(planted: dict[int, int], data: st.DataObject) -> None:
+    drawn = data.draw(st.lists(st.sets(st.sampled_from(sorted(planted)), min_size=1), max_size=6))
+    rounds = [numbered(planted)] + [numbered({client: planted[client] for client in came}) for came in drawn]
+    first = dict(enumerate(lineages(rounds)[0]))
+    colour = {client: first[group] for client, group in rounds[0].items()}
+    for groups, numbers in zip(rounds, lineages(rounds), strict=True):
+        assert {client: numbers[group] for client, group in groups.items()} == {c: colour[c] for c in groups}
+
+
+def test_a_group_that_splits_continues_as_its_larger_part() -> None:
+    whole = {0: 0, 1: 0, 2: 0, 3: 1}
+    split = {0: 0, 1: 1, 2: 1, 3: 2}
+    assert lineages([whole, split]) == [[0, 1], [2, 0, 1]]
+
+
+PRIVATE = {
+    "task": {"clients": 12},
+    "recipe": {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 100}}},
+    "run": {"rounds": 3, "fraction": 0.5, "workers": 1, "selection": "poisson"},
+    "privacy": {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True},
+}
+
+
+def test_epsilon_is_a_curve_of_private_runs_alone(tmp_path: Path) -> None:
+    run_config(make_config(PRIVATE), tmp_path / "private")
+    make_run(tmp_path / "plain")
+    page, _ = collected(tmp_path / "private", tmp_path / "plain")
+    private, plain = page["rows"]
+    (spent,) = [each["lines"] for each in private["curve"]["measures"] if each["name"] == "epsilon"]
+    assert spent[0] == pytest.approx([epsilon_after(1.1, 0.5, index, 1e-3) for index in (1, 2, 3)], rel=1e-3)
+    assert "epsilon" not in {each["name"] for each in plain["curve"]["measures"]}
+    assert "privacy-void" in {event["kind"] for event in private["events"]}

@@ -114,12 +114,6 @@ def test_no_folder(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html")
 
 
-def test_folder_that_is_not_a_run(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="no run in"):
-        write_report([tmp_path], tmp_path / "report.html")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -1,4 +1,4 @@
-"""Rows of a report: study folders, runs that differ in the seed alone, means and ranges over them."""
+"""Rows of a report: study folders, runs that differ in the seed alone, means and ranges over them, tunings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import collected, make_run
 
-from fedmerit.core.measures import spread, worst_mean
+from fedmerit import run_config
 from fedmerit.errors import FolderError
 from fedmerit.report.folders import labels
 from fedmerit.report.rows import band, distribution, median_round
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.study.plan import Plan, make_plan
+from fedmerit.study.study import read_tuned
+from fedmerit.study.study_folder import make_folder, members, tuning_folder, write_plan
 
 OTHER = {"train": {"lr": 0.25}}
 
@@ -49,8 +52,7 @@ def test_a_study_stands_for_its_runs_in_the_order_of_its_rows(tmp_path: Path) ->
     page, details = collected(study)
     assert [(row["label"], row["seeds"]) for row in page["rows"]] == [("Plain > <all>", [1, 2, 3]), ("fast", [1, 2, 3])]
     assert len(page["runs"]) == len(details) == 6
-    assert page["waiting"] == 4
-    assert (page["targets"], page["shares"]) == ([0.6, 0.85], [0.25, 0.5, 1.0])
+    assert (page["waiting"], page["targets"], page["shares"]) == (4, [0.6, 0.85], [0.25, 0.5, 1.0])
     assert [[len(line) for line in row["reached"]] for row in page["rows"]] == [[3, 3], [3, 3]]
     assert [row["key"] for row in page["differs"]["config"]] == ["train.lr"]
 
@@ -177,22 +179,50 @@ def test_band_is_unknown_where_a_seed_is() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
-def test_worst_clients_spread_and_distribution(values: list[float]) -> None:
-    local = np.array([*values, np.nan])
-    ordered = sorted(values)
-    count = -(-len(values) // 10)
-    assert worst_mean(local, 0.1) == pytest.approx(fmean(ordered[:count]))
-    assert worst_mean(local, 1.0) == pytest.approx(fmean(values))
-    assert spread(local) == pytest.approx(np.std(values))
-    steps = distribution(local)
+def test_distribution(values: list[float]) -> None:
+    steps = distribution(np.array([*values, np.nan]))
     assert steps == sorted(steps)
     assert set(steps) <= set(values)
-    assert steps[0] <= ordered[count - 1]
+    assert steps[0] <= sorted(values)[-(-len(values) // 10) - 1]
     assert fmean(steps) == pytest.approx(fmean(values), abs=1 / min(len(values), 50))
+    assert distribution(np.array([np.nan, np.nan])) == []
 
 
-def test_nobody_has_test_rows() -> None:
-    nobody = np.array([np.nan, np.nan])
-    assert np.isnan(worst_mean(nobody, 0.1))
-    assert np.isnan(spread(nobody))
-    assert distribution(nobody) == []
+TUNED_BASE = {"task": {"clients": 4}, "train": {"epochs": 1}, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}}
+TUNED_ROWS = [{"name": "FedAvg", "tune": {"train.lr": [1e-9, 0.5]}}, {"name": "as it is"}]
+
+
+def make_tuned(folder: Path) -> Plan:
+    """A study whose runs are played here, one after the other."""
+    plan = make_plan({"seeds": [3], "base": TUNED_BASE, "row": TUNED_ROWS, "tune": {"seeds": [11]}})
+    place, points = tuning_folder(folder, plan.rows[0]), plan.tuning(plan.rows[0])
+    make_folder(place)
+    write_plan(points, place)
+    for run in members(points, place):
+        run_config(run.config, run.folder).ledger.close()
+    write_plan(plan, folder)
+    return plan
+
+
+def test_a_study_tells_how_each_row_was_tuned(tmp_path: Path) -> None:
+    plan = make_tuned(tmp_path / "study")
+    read_tuned(plan, plan.rows[0], tmp_path / "study").write_best()
+    for run in members(plan, tmp_path / "study"):
+        run_config(run.config, run.folder).ledger.close()
+    page, _ = collected(tmp_path / "study")
+    (told,) = page["tuned"]
+    assert told["title"] == "FedAvg: tuned by accuracy on seeds 11"
+    assert "the best train.lr, 0.5, is the largest of its grid: extend it upwards" in told["below"]
+    assert [(row[0], row[-1]) for row in told["rows"]] == [("lr=0.5", "chosen"), ("lr=1e-09", "too few seeds")]
+    assert [row["seeds"] for row in page["rows"]] == [[3], [3]]
+    alone, _ = collected(tuning_folder(tmp_path / "study", plan.rows[0]))
+    assert [row["label"] for row in alone["rows"]] == ["FedAvg: lr=1e-09", "FedAvg: lr=0.5"]
+
+
+def test_a_tuning_under_way_is_not_decided(tmp_path: Path) -> None:
+    plan = make_tuned(tmp_path / "study")
+    place, points = tuning_folder(tmp_path / "study", plan.rows[0]), plan.tuning(plan.rows[0])
+    members(points, place)[0].folder.rename(tmp_path / "gone")
+    table = read_tuned(plan, plan.rows[0], tmp_path / "study").table()
+    assert "not decided: 1 runs are missing" in table.below
+    assert "chosen" not in [row[-1] for row in table.rows]

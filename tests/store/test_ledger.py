@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, run_canned, small_task
 
-from fedmerit import CB, DS, MW, UserError, prioritized
-from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit import CB, DS, MW, InTime, Uniform, UserError, prioritized
 from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
@@ -175,15 +174,6 @@ def test_a_ledger_that_is_not_there_is_refused_and_not_made(tmp_path: Path):
     with pytest.raises(UserError, match="no run in"):
         Ledger.open(tmp_path / "ledger.db")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_ledger_of_another_version_is_refused(tmp_path: Path):
-    path = tmp_path / "ledger.db"
-    with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version = 99")
-    other.close()
-    with pytest.raises(UserError, match="version 99"):
-        Ledger.open(path)
 
 
 def test_reading_changes_nothing(tmp_path: Path, ledger: Ledger, records: list[Record]):

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from helpers import SoftmaxLearner, random_split
 
-from fedmerit import Federation, Samples
+from fedmerit import Federation, Samples, TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.tasks.registry import TaskSpec
 
 CLIENTS = 8
 FAILS = {"momentum": 0.5}

@@ -1,18 +1,23 @@
-"""Output of a study from the command line: on the screen, as JSON, exported."""
+"""Output of a study: tables of texts, on the screen, as JSON, exported; and the demo."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from helpers import CommandLine, one_line
+from hypothesis import given
+from hypothesis import strategies as st
 from small_study import small_plan
 from study_task import FAILS
 
 from fedmerit import Study
 from fedmerit.study.plan import dump_plan
+from fedmerit.study.tables import TABLES
+from fedmerit.study.text_table import TextTable
 
 
 @pytest.fixture
@@ -130,3 +135,54 @@ def test_a_failed_run_ends_with_one_and_its_reason(cli: CommandLine, tmp_path: P
     assert "fails, seed 3 failed: RuntimeError: no [disk] left" in answer.out.splitlines()
     answer = cli("compare", toml, "--out", tmp_path / "s", "--json")
     assert (answer.code, json.loads(answer.out)["failed"]) == (1, {"fails, seed 3": "RuntimeError: no [disk] left"})
+
+
+TABLE = TextTable("50 % of A_B", ("row", "a|b"), (("<i> & [x]", "1\n2"), ("~^\\", "{$#}")), ("below",))
+
+
+def test_the_same_table_in_four_forms():
+    assert r"\caption{50 \% of A\_B. below.}" in TABLE.latex()
+    assert r"\textless{}i\textgreater{} \& {[}x{]} & 1 2 \\" in TABLE.latex()
+    assert r"\textasciitilde{}\textasciicircum{}\textbackslash{} & \{\$\#\} \\" in TABLE.latex()
+    assert r"| \<i\> & \[x\] | 1 2 |" in TABLE.markdown()
+    assert r"| row | a\|b |" in TABLE.markdown()
+    assert "<td>&lt;i&gt; &amp; [x]</td>" in TABLE.html()
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4))
+def test_no_text_breaks_out_of_its_cell(rows: list[tuple[str, str]]):
+    table = TextTable("t", ("a", "b"), tuple(rows))
+    lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + len(rows)
+    for line in lines:
+        assert line.replace("\\\\", "").replace("\\|", "").count("|") == 3
+    body = table.latex().split("\\midrule\n")[1].split("\\bottomrule")[0].splitlines()
+    assert len(body) == len(rows)
+    assert all(line.replace("\\&", "").count("&") == 1 and line.endswith(" \\\\") for line in body)
+
+
+def test_every_table_is_as_wide_as_its_header(study: Study):
+    for table in (table for make_tables in TABLES.values() for table in make_tables(study)):
+        assert {len(row) for row in table.rows} == {len(table.header)}
+
+
+def test_the_demo_ends_with_what_happened_the_page_and_the_next_command(cli: CommandLine, tmp_path: Path):
+    out = tmp_path / "demo"
+    answer = cli("demo", "--out", out, "--rounds", "2", "--seed", "4")
+    assert answer.code == 0, answer.err
+    study = Study.load(out)
+    assert study.plan.seeds == tuple(range(4, 14))
+    assert not study.failed
+    happened, page, following = answer.out.splitlines()[-3:]
+    shares = dict(re.findall(r"^(FedAvg|ours \(.*?\)) +([\d.]+)% +[\d.]+%$", answer.out, flags=re.M))
+    fedavg, ours, accuracy, *_ = re.findall(r"([\d.]+)(?:%| )", happened)
+    assert (fedavg, ours) == tuple(f"{float(shares[row]):.0f}" for row in ("FedAvg", "ours (FedVal)"))
+    assert float(accuracy) == pytest.approx(study.metrics.query("row == 'FedAvg'")["accuracy"].mean(), abs=5e-4)
+    assert "that no recipe saw" in happened
+    assert Path(page.split()[1]).read_text().startswith("<!doctype html>")
+    table = tmp_path / "table.csv"
+    table.write_text("hospital,age,died\n" + "".join(f"{row % 3},{row},{row % 2}\n" for row in range(60)))
+    (words,) = re.findall(r"fedmerit (init .*?), then", following)
+    files = {"FILE.csv": table, "my.toml": tmp_path / "my.toml"}
+    assert cli(*(files.get(word, word) for word in words.split()), "--yes").code == 0
+    assert "exists" in one_line(cli("demo", "--out", out))

@@ -1,4 +1,4 @@
-"""Statistics of paired seeds: laws, and values known from elsewhere."""
+"""Statistics of paired seeds: laws, values known from elsewhere, and verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedmerit.study.metrics import Better
 from fedmerit.study.statistics import (
+    Paired,
     holm,
     interval,
     paired,
@@ -19,6 +21,7 @@ from fedmerit.study.statistics import (
     seeds_for_p,
     wilcoxon,
 )
+from fedmerit.study.verdicts import judge
 
 numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
 differences = st.lists(numbers, min_size=2, max_size=9)
@@ -58,10 +61,6 @@ def test_an_interval_moves_with_the_differences(values: list[float], shift: floa
     low, high = interval(values)
     moved = interval([value + shift for value in values])
     assert moved == pytest.approx((low + shift, high + shift), abs=1e-6)
-
-
-def test_the_same_differences_give_the_same_interval():
-    assert interval([1, 2, 4, 7, 3]) == interval([1, 2, 4, 7, 3])
 
 
 @pytest.mark.parametrize(("seeds", "least"), [(5, 0.88), (10, 0.91)])
@@ -143,3 +142,27 @@ def test_unknown_seeds_do_not_count_and_one_gives_no_interval():
     assert (alone.seeds, alone.difference) == (1, 0.25)
     assert math.isnan(alone.low)
     assert paired([1.0, math.nan, 3.0]).difference == 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "better", "verdict"),
+    [
+        (-1, 2, 0.01, "higher", "inside the noise"),
+        (0, 2, 0.01, "higher", "inside the noise"),
+        (1, 3, 0.2, "higher", "leans better"),
+        (1, 3, 0.05, "higher", "better"),
+        (1, 3, 0.05, "lower", "worse"),
+        (-3, -1, 0.01, "lower", "better"),
+        (-3, -1, 0.2, "higher", "leans worse"),
+    ],
+)
+def test_verdicts(low: float, high: float, p: float, better: Better, verdict: str):
+    test = Paired(seeds=8, difference=(low + high) / 2, low=low, high=high, p=p / 2, sd=1.0)
+    assert judge(test, p, better) == verdict
+
+
+def test_no_difference_and_too_few_seeds_are_not_noise():
+    assert judge(Paired(5, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
+    assert judge(Paired(1, 0.3, float("nan"), float("nan"), 1.0, float("nan")), 1.0, "higher") == "too few seeds"
+    assert judge(Paired(4, 0.3, 0.2, 0.4, 0.125, 0.1), 0.125, "higher") == "too few seeds"
+    assert judge(Paired(2, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
