@@ -123,7 +123,7 @@ def reproduce(
         tables, (plan,) = tables_of(reproduction), plans.values()
         with stoppable(f"{command} --measured {measured}"):
             run = read_measured if report_only else partial(run_missing, out=out, jobs=jobs, watch=watch)
-            found = run(plan, file=measured)
+            found = run(plan, file=measured, alike=tables.alike)
         for part in result_screen(tables.of_measured(reproduction.setting(scale), found)):
             out_console.print(part)
         return

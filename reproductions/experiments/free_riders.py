@@ -17,15 +17,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedmerit import Recipe, Run, Task, fedavg, federate, load_task
-from fedmerit.core.attacks import Attackers, Coalition, FreeRider, draw_attackers
+from fedmerit.core.attacks.answers import FreeRider
+from fedmerit.core.attacks.attack import Attackers, Coalition, Scene, draw_attackers
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.robust import NearestDistance
+from fedmerit.core.parts import NO_WORDS, Words
 from fedmerit.core.recipes import m2f, standalone
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Model, Vector
@@ -72,8 +74,12 @@ class NoiseSender(FreeRider):
 
     client: int
 
-    def collude(self, honest: Updates) -> Model:
+    kind: ClassVar[str] = "noise"
+    needs: ClassVar[Words] = NO_WORDS
+
+    def collude(self, scene: Scene) -> Model:
         """Draw the noise of a round."""
+        honest = scene.honest
         return noise(honest, self.client) * np.float32(np.median(honest.norms))
 
 
@@ -85,15 +91,17 @@ class NoisyMimic(FreeRider):
     strength: float
     trained: list[Model] = field(default_factory=list, compare=False)
 
+    kind: ClassVar[str] = "noisy mimic"
+    needs: ClassVar[Words] = NO_WORDS
+
     def answer(self, update: Model, *rest: Any) -> tuple[Model, dict[str, float]]:
         """Send zeros for now, and note the direction of the client's rows."""
         self.trained[:] = [update.copy()]
         return super().answer(update, *rest)
 
-    def collude(self, honest: Updates) -> Model:
-        """Copy the nearest honest update; the fleet also asks for clients that are not in the round."""
-        if not self.trained:
-            return np.zeros(honest.length, np.float32)
+    def collude(self, scene: Scene) -> Model:
+        """Copy the nearest honest update."""
+        honest = scene.honest
         copied = honest.row(int(honest.cosines_to(self.trained[0]).argmax()))
         return copied + noise(honest, self.client) * np.float32(self.strength * np.linalg.norm(copied))
 

@@ -28,7 +28,7 @@ from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import DATA_RATIO
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.rewards import Whole
-from fedmerit.core.recipes import ALWAYS, cgsv, standalone
+from fedmerit.core.recipes import ALWAYS, cosine_rewards, standalone
 from fedmerit.core.seeds import generator
 from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Personal, Vector
@@ -62,7 +62,7 @@ ROWS: Mapping[str, Recipe] = {
     "FedAvg": replace(fedavg(), stages=(Contribution("shapley"),)),
     "FedAvg, finished alone": shares(Whole(), ALONE_FROM),
     "M2F's shares, own training kept": shares(TopShare("sum"), training="keep"),
-    "CGSV": cgsv(),
+    "rewards by cosine, after CGSV": cosine_rewards(),
     "size, T 0.5": shares(TopShare("max", temperature=0.5)),
     "size, T 1": shares(TopShare("max")),
     "size, T 0.5, floor 0.02": shares(TopShare("max", temperature=0.5, floor=0.02)),

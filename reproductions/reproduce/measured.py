@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeAlias
 
 from fedmerit.errors import ConfigError
 from fedmerit.store.frames import Frame, make_frame
@@ -21,6 +22,7 @@ from fedmerit.study.study_folder import STUDY, Member, members, read_plan
 from fedmerit.study.workers import Ended, OnStep, Step
 from reproductions.reproduce.runner import Watch
 
+Alike: TypeAlias = Callable[[str], object]
 DIVERGED = 0.2
 """A run whose last accuracy is below this has diverged: on MNIST chance is 0.1, and every other run is above 0.9."""
 COLUMNS = ("row", "seed", "rounds", "accuracy", "diverged", "settings", "instructions")
@@ -48,8 +50,13 @@ class Measured:
 
     @property
     def diverged(self) -> list[str]:
-        """The runs that diverged."""
-        return [f"{row}, seed {seed}" for (row, seed), line in self.lines.items() if line["diverged"] == "True"]
+        """The runs that diverged, and the round in which they had reached their last target, if they reached all."""
+        lost = {pair: line for pair, line in self.lines.items() if line["diverged"] == "True"}
+        return [f"{row}, seed {seed}{self._reached_all(line)}" for (row, seed), line in lost.items()]
+
+    def _reached_all(self, line: Mapping[str, str]) -> str:
+        cells = [line[cell_name(target, share)] for target in self.plan.targets for share in self.plan.shares]
+        return f" (after all targets, round {max(map(int, cells))})" if all(cells) else ""
 
     @property
     def missing(self) -> list[str]:
@@ -59,7 +66,7 @@ class Measured:
 
     @property
     def reached(self) -> Frame:
-        """A line per run, target and share, as `Study.reached`; without runs that diverged."""
+        """A line per run, target and share, as `Study.reached`; without the runs in `diverged`."""
         kept = {pair: line for pair, line in self.lines.items() if line["diverged"] != "True"}
         lines = (
             {"row": row, "seed": seed, "target": target, "share": share}
@@ -82,8 +89,11 @@ def settings_of(plan: Plan, row: str) -> str:
     return sha256(json.dumps([plan.base, found.recipe, found.null, plan.or_equal]).encode()).hexdigest()[:12]
 
 
-def read_measured(plan: Plan, file: Path) -> Measured:
-    """Read the lines of the plan's runs; a file that is not there has none."""
+def read_measured(plan: Plan, file: Path, alike: Alike = str) -> Measured:
+    """Read the lines of the plan's runs; a file that is not there has none.
+
+    Rows with the same value of `alike` have the same weights: a row that the file lacks gets the line of another one.
+    """
     if not file.exists():
         return Measured(plan, {})
     header = [*COLUMNS, *(cell_name(target, share) for target in plan.targets for share in plan.shares)]
@@ -100,19 +110,26 @@ def read_measured(plan: Plan, file: Path) -> Measured:
                 f"{file}: {row}, seed {seed} was run with other settings (scale, rounds or recipe); choose another "
                 "--measured"
             )
-    return Measured(plan, {pair: line for pair, line in found.items() if pair[1] in plan.seeds})
+    by_weights = {(alike(row), seed): line for (row, seed), line in found.items()}
+    pairs = [(row, seed) for seed in plan.seeds for row in names if (alike(row), seed) in by_weights]
+    return Measured(plan, {(row, seed): found.get((row, seed), by_weights[alike(row), seed]) for row, seed in pairs})
 
 
-def run_missing(plan: Plan, out: Path, file: Path, *, jobs: int | None = None, watch: Watch | None = None) -> Measured:
+def run_missing(
+    plan: Plan, out: Path, file: Path, alike: Alike = str, *, jobs: int | None = None, watch: Watch | None = None
+) -> Measured:
     """Run what the file lacks, seed by seed, and append each run to the file when it ends.
 
-    Each seed has a study of its own in `out`, so that a folder need not hold the runs of another machine.
+    Each seed has a study of its own in `out`, so that a folder need not hold the runs of another machine. Of rows with
+    the same value of `alike` only the first is run.
     """
+    distinct = {alike(row.name): row.name for row in reversed(plan.rows)}.values()
     for seed in plan.seeds:
         folder = out / f"seed{seed}"
         begun = [row.name for row in read_plan(folder).rows] if (folder / STUDY).exists() else []
-        done = read_measured(plan, file).lines
-        rows = tuple(row for row in plan.rows if (row.name, seed) not in done or row.name in begun)
+        done = read_measured(plan, file, alike).lines
+        missing = [name for name in distinct if (name, seed) not in done]
+        rows = tuple(row for row in plan.rows if row.name in (*missing, *begun))
         part = plan.model_copy(update={"seeds": (seed,), "rows": rows})
         runs = members(part, folder)
         append(plan, runs, file)
@@ -120,7 +137,7 @@ def run_missing(plan: Plan, out: Path, file: Path, *, jobs: int | None = None, w
             continue
         with watch(runs) if watch else nullcontext() as show:
             compare(part, folder, jobs=jobs, on_step=partial(_on_step, plan, file, show))
-    return read_measured(plan, file)
+    return read_measured(plan, file, alike)
 
 
 def _on_step(plan: Plan, file: Path, show: OnStep | None, step: Step) -> None:

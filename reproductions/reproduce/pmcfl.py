@@ -59,11 +59,26 @@ class Tables:
             (*rounds, saved_table(study), self._errors(study)), {f"figure{name}": picture}, (LEGEND, CENSORED)
         )
 
+    def alike(self, row: str) -> object:
+        """Rows of the same value have the same weights.
+
+        In Table 2 every client has 600 rows and all ten labels, so DS and LD are constant: only the place of MW counts.
+        """
+        order = row.split(">")
+        return row if self.number != 2 or row == NULL else order.index("MW") if "MW" in order else None
+
     def of_measured(self, setting: Setting, measured: Measured) -> Result:
         """The tables of rounds from a file of measured runs, and how near they are to the published ones."""
         rounds = [self._rounds(measured, setting, place) for place in range(len(setting.targets))]
-        told = {"diverged, not averaged": measured.diverged, "not run yet": measured.missing}
-        notes = [f"{what}: {'; '.join(runs)}" for what, runs in told.items() if runs]
+        groups: dict[object, list[str]] = {}
+        for row in measured.rows:
+            groups.setdefault(self.alike(row), []).append(row)
+        listed = {
+            "rows with the same weights, run once": [" = ".join(rows) for rows in groups.values() if len(rows) > 1],
+            "diverged, not averaged": measured.diverged,
+            "not run yet": measured.missing,
+        }
+        notes = [f"{what}: {'; '.join(items)}" for what, items in listed.items() if items]
         return Result((*rounds, self._nearness(measured, setting)), {}, (LEGEND, CENSORED, *notes))
 
     def _nearness(self, measured: Measured, setting: Setting) -> TextTable:

@@ -233,8 +233,19 @@ def test_measured_runs_are_appended_to_a_file_and_not_run_again(tmp_path: Path):
     assert made.tables[4].rows[0][:2] == ("DS", str(few))
     file.write_text(re.sub(r"^(LD,2,3,[^,]+),False", r"\1,True", file.read_text(), flags=re.M))
     without = tables.of_measured(one.setting("small"), read_measured(plan, file))
-    assert without.notes[2:] == ("diverged, not averaged: LD, seed 2",)
+    same = "rows with the same weights, run once: DS = LD"
+    assert without.notes[2:] == (same, "diverged, not averaged: LD, seed 2")
     assert below(without.tables[0], "LD, published")[0] == "+0.0"  # one seed: no interval
+    file.write_text(
+        re.sub(r"^(LD,2,.*)$", lambda line: re.sub(r"(?<=,)(?=,|$)", "3", line[1]), file.read_text(), flags=re.M)
+    )
+    late = tables.of_measured(one.setting("small"), read_measured(plan, file))
+    assert late.notes[2:] == (same, "diverged, not averaged: LD, seed 2 (after all targets, round 3)")
+    file.write_text(re.sub(r"^LD,.*\n", "", file.read_text(), flags=re.M))
+    filled = run_missing(plan, tmp_path / "d", file, tables.alike, jobs=1)
+    assert not (tmp_path / "d").exists()
+    assert filled.lines["LD", 2] == filled.lines["DS", 2]
+    assert tables.alike("MW>LD>DS") == tables.alike("MW") != tables.alike("DS>MW>LD") == tables.alike("LD>MW>DS")
     other = plan.model_copy(update={"base": plan.base | {"run": {"rounds": 4}}})
     with pytest.raises(ConfigError, match="DS, seed 1 was run with other settings"):
         read_measured(other, file)
