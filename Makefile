@@ -61,8 +61,8 @@ release: setup  ## as wheel, and all tests against the installed wheel in a fres
 	rm -rf build dist
 	$(BIN)/python tools/release.py dist --tests
 
-test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, recipes and apps on simulation and deployment (45 minutes)
-	$(BIN)/python -m pytest -m long tests/flower
+test-flower: setup  ## the long tests: the grid of liars; on Flower ten SuperNodes, kills, recipes and apps on simulation and deployment (45 minutes)
+	$(BIN)/python -m pytest -m long tests
 
 test-flower-versions: setup  ## Merit's tests on the oldest and the newest release of Flower; needs a network
 	$(BIN)/python tools/flower_versions.py

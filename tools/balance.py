@@ -4,6 +4,7 @@
 
 A statement is a node `ast.stmt` that is no docstring, so that explaining costs nothing. A key is a name that a user can
 write in a configuration: those of the sections, the fields of [recipe], and the settings of parts, once for each slot.
+Not counted are settings that a name has (validated:OBJECTIVE) and those of the private sum, which [privacy] makes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedmerit.cli.app import app
+from fedmerit.config.recipe import HIDDEN, IN_THE_NAME
 from fedmerit.config.schema import Config
 from fedmerit.core.parts import PARTS, load_parts, settings
 from fedmerit.core.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
+WITHIN = (("criterion", "of"), ("score", "score"))
+"""Settings that a name has (reputation:CB), or that stand around the others (rank = "borda")."""
 
 
 def is_docstring(node: ast.AST) -> bool:
@@ -63,7 +67,13 @@ def part_keys() -> set[str]:
     """The fields of [recipe], and the settings of parts by slot."""
     load_parts()
     slots = {slot: table for slot, table in PARTS.items() if slot not in ("collect", "selection", "control")}
-    found = {f"{slot}.{key}" for slot, table in slots.items() for kind in table.values() for key in settings(kind)}
+    found = {
+        f"{slot}.{key}"
+        for slot, table in slots.items()
+        for name, kind in table.items()
+        for key in settings(kind)
+        if name not in HIDDEN and key not in IN_THE_NAME and (slot, key) not in WITHIN
+    }
     return {f"recipe.{name}" for name in ("name", *Recipe.__dataclass_fields__)} | found
 
 

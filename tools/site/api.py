@@ -34,14 +34,15 @@ listed here may move between versions. This page is written by `python tools/sit
 GROUPS: Mapping[str, str] = {
     "Weigh, run, compare": "federate load_task weigh compare Run Study run_config load_config resume run_on",
     "Data and learners": "Task TaskSpec Federation Split Samples Learner TorchLearner Fleet",
-    "Recipes": "fedavg prioritized device_aware adaptive robust private m2f fedval qffl agnostic cgsv standalone "
-    "finetuned fedamp ifca ditto Recipe",
+    "Recipes": "fedavg last_answers prioritized device_aware adaptive robust private m2f fedval qffl agnostic "
+    "cosine_rewards "
+    "standalone finetuned fedamp ifca ditto Recipe",
     "Criteria": "DS LD LC CB IS Sharpness MW Attribute Validated criterion Criterion",
     "Scores": "Prioritized WeightedMean Product OWA Choquet Ranked Score",
     "Normalisation, stages and limits": "scale Scale Claims Clip Cap SiteCap",
     "Server": "Server SGD Momentum Adam Yogi Adagrad FedExP PrivateSum",
-    "Selection, search and models": "Uniform Poisson InTime Backtracking StepSearch OneModel LocalModel ClusterModels "
-    "PersonalModels ByCosine TopShare",
+    "Selection, search and models": "Uniform Poisson InTime LastAnswers Backtracking StepSearch OneModel LocalModel "
+    "ClusterModels PersonalModels ByCosine TopShare",
     "Errors": "FedmeritError UserError",
 }
 WITH_METHODS = ("Run", "Study", "Task", "Federation", "Split")

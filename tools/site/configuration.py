@@ -14,14 +14,13 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, STRONG, AttackConfig
+from fedmerit.config.attack import KINDS, AttackConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipe import HIDDEN, IN_THE_NAME, RANKING, SCORES
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, fields_of
 from fedmerit.config.task import OF_TABLES, OPTIONS, PARTITIONS, FactsConfig, NodesConfig, TaskConfig
 from fedmerit.config.train import TrainConfig
-from fedmerit.core.attacks import FreeRider, Liar, Mimic
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion, reported
@@ -33,6 +32,7 @@ from fedmerit.core.objectives import Overall
 from fedmerit.core.parts import PARTS, Setting, Slot, load_parts, name_of, settings
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import RECIPES
+from fedmerit.core.server.server import Server
 from fedmerit.core.types import Family
 from fedmerit.study.plan import Plan, Row, TuneConfig
 
@@ -88,8 +88,6 @@ PARTITION_ABOUT = {
     "attribute": "as `dirichlet`, by the attribute instead of the label",
     "attribute-label": "as `dirichlet`, by attribute and label together",
 }
-WEAK = {"mimic": Mimic, "free-rider": FreeRider, "liar": Liar}
-"""Attacks without a strength."""
 EMPTY: tuple[Any, ...] = (None, "", (), {})
 UNNAMED = ("anchor", "update-norms")
 """Stages that other parts bring; a recipe need not name them."""
@@ -150,6 +148,8 @@ def toml(value: Any) -> str:
         if one.name not in IN_THE_NAME and getattr(value, one.name) != getattr(plain, one.name, MISSING)
     }
     given = "".join(f", {key} = {toml(one)}" for key, one in changed.items())
+    if isinstance(value, Server):  # a table of parts, not a part
+        return f"{{{given.removeprefix(', ')}}}"
     return f'{{name = "{name}"{given}}}' if given else json.dumps(name)
 
 
@@ -181,9 +181,9 @@ def _partitions() -> Iterator[tuple[str, ...]]:
 
 
 def _attacks() -> Iterator[tuple[str, ...]]:
-    for kind in KINDS:
-        about = (inspect.getdoc(STRONG.get(kind) or WEAK[kind]) or "").partition("\n")[0]
-        yield f"`{kind}`", str(DEFAULT_STRENGTH.get(kind, "none")), re.sub(r"(?: \[[^\]]*\])?\.$", "", about)
+    for kind, attack in KINDS.items():
+        about, strength = (inspect.getdoc(attack) or "").partition("\n")[0], attack.__dataclass_fields__.get("strength")
+        yield f"`{kind}`", str(strength.default) if strength else "none", re.sub(r"(?: \[[^\]]*\])?\.$", "", about)
 
 
 def _part_keys(slot: Slot) -> Iterator[tuple[str, ...]]:
