@@ -120,7 +120,7 @@ def compare(
         Path,
         typer.Argument(metavar="STUDY.toml", help="A study, or the configuration of a table.", show_default=False),
     ],
-    out: Annotated[Path, typer.Option(help="A new folder, or one to resume.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="A new folder, or one to resume.", show_default=False)] = None,
     overrides: Overrides = None,
     grid: Annotated[
         list[str] | None,
@@ -131,6 +131,8 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    coalitions: Annotated[bool, typer.Option("--coalitions", help="Value each client by all coalitions.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="With --coalitions: seeds from run.seed on.")] = 2,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Parallel runs; default: one per core.", show_default=False)
     ] = None,
@@ -147,7 +149,17 @@ def compare(
 
     With --grid the file is a configuration: every point of the grid runs on seeds 101 to 105, and the point with the
     best mean measure runs with run.seed. Its configuration is best.toml in the folder.
+
+    With --coalitions the file is a configuration: every coalition of its clients is trained, and each client gets its
+    Shapley value, the share of the result that is due to its rows (docs/compare.md). --out is optional.
     """
+    if coalitions:
+        if grid or log:
+            raise ConfigError("--coalitions excludes --grid and --log")
+        _value_clients(study, overrides or [], out, range(seeds), jobs, as_json)
+        return
+    if out is None:
+        raise ConfigError("compare needs --out DIR, a new folder or one to resume")
     from fedmerit.fleet.pool import begin_preload
 
     begin_preload(("fedmerit.study.workers", "fedmerit.learn.sgd"))  # in parallel with the imports below
@@ -176,6 +188,20 @@ def compare(
         out_console.print(f"next: {following}", style="dim", markup=False, soft_wrap=True)
     if done.failed:
         raise typer.Exit(1)
+
+
+def _value_clients(
+    path: Path, overrides: list[str], out: Path | None, seeds: range, jobs: int | None, as_json: bool
+) -> None:
+    """Train all coalitions of a configuration's clients, and print each client's value."""
+    from fedmerit.config.schema import load_config
+    from fedmerit.study.coalitions import value_coalitions, values_dict, values_screen
+
+    config = load_config(path, overrides)
+    chosen = [config.run.seed + seed for seed in seeds]
+    with stoppable(f"fedmerit compare {path} --coalitions{f' --out {out}' if out else ''}"), notes_printed():
+        values = value_coalitions(config, chosen, out, jobs)
+    show(values_dict(values), lambda: values_screen(values), as_json)
 
 
 @app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")

@@ -95,6 +95,20 @@ class PanelLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class SharedRowsLearner(Learner, Protocol):
+    """A learner that trains many models on the same rows at once faster than one by one."""
+
+    @property
+    def trains_each(self) -> bool:
+        """Whether `train_each` applies to this learner's settings."""
+
+    def train_each(
+        self, models: NDArray[np.float32], samples: Samples, seed: int, epochs: int | None = None
+    ) -> NDArray[np.float32]:
+        """Return the trained models (models, values); equal to `train` of each one up to rounding."""
+
+
+@runtime_checkable
 class ProbabilisticLearner(Learner, Protocol):
     """A learner with class probabilities, for objectives of loss and calibration."""
 

@@ -100,7 +100,7 @@ def _train_local(learner: Learner, job: Job) -> Model | None:
     if job.local_model is None:
         return None
     model, pull, _ = job.local_model
-    at_rate = _at_rate(learner, job.lr)
+    at_rate = learner_at(learner, job.lr)
     if not isinstance(at_rate, PulledLearner):
         raise ValueError("a local model needs a learner with a method `train_pulled`; use TorchLearner")
     if not len(job.samples):
@@ -149,7 +149,7 @@ def group_size(learner: Learner) -> int:
     return learner.clients_at_once if isinstance(learner, BatchedLearner) else 1
 
 
-def _at_rate(learner: Learner, lr: float | None = None) -> Learner:
+def learner_at(learner: Learner, lr: float | None = None) -> Learner:
     """Return the learner with the round's learning rate, if the server sent one."""
     if lr is None:
         return learner
@@ -162,7 +162,7 @@ def _train_all(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mappi
     rates = {job.lr for job in jobs}
     if len(rates) > 1:
         return [one for job in jobs for one in _train_all(learner, [job])]
-    learner = _at_rate(learner, *rates)
+    learner = learner_at(learner, *rates)
     if isinstance(learner, ExtrasLearner) and (learner.extras or any(job.extras for job in jobs)):
         return [learner.train_with(job.start, job.extras, job.samples, job.seed, job.epochs) for job in jobs]
     if any(job.extras for job in jobs):

@@ -1,7 +1,8 @@
-"""Several clients together: SGD of a stack of dense layers as batched matrix products, with momentum and dropout.
+"""Many small models together: SGD of a stack of dense layers as batched matrix products.
 
-A tiny model spends its time between operations, not in them. Here one operation serves a group of clients, each with
-separate parameters, rows and batches; a client with fewer steps pauses in the remaining ones.
+A tiny model spends its time between operations, not in them. `train_batched`: one operation serves a group of clients,
+each with separate parameters, rows and batches; a client with fewer steps pauses in the remaining ones. `train_shared`:
+one operation serves many models on the same batches of one client.
 """
 
 from __future__ import annotations
@@ -111,6 +112,43 @@ def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) ->
     for weight, bias in rest:
         outputs = torch.baddbmm(bias, outputs.relu_(), weight.transpose(1, 2))
     return outputs
+
+
+def train_shared(
+    flat: FlatModule, lr: float, models: NDArray[np.float32], samples: Samples, batches: Sequence[Tensor]
+) -> NDArray[np.float32]:
+    """Return m models (m, values) after plain SGD on the same batches of one client.
+
+    All models read the same rows, so their first layers are one layer with m times the outputs: one matrix product
+    forward and one for its step. Further layers are batched products. Updates `models` in place.
+    """
+    values, dense = torch.from_numpy(models), _dense(flat)
+    x, y, _ = _side_by_side([samples])
+    x = centre(x, values[0, len(flat.values) :])  # the tail of all models is the same centring
+    first, *rest = (_of_each_client(values, layer) for layer in dense)
+    # Contiguous copies: views of the models' rows cannot be one matrix.
+    wide, bias = first[0].flatten(0, 1), first[1].flatten()
+    for rows in batches:
+        inputs, scale = x[rows], lr / len(rows)
+        outputs = torch.addmm(bias, inputs, wide.t()).view(len(rows), len(models), -1).transpose(0, 1)
+        hidden = []
+        for weight, offset in rest:
+            hidden.append(outputs.relu().contiguous())
+            outputs = torch.baddbmm(offset, hidden[-1], weight.transpose(1, 2))
+        gradient = outputs.softmax(dim=2)
+        gradient.scatter_add_(2, y[rows].expand(len(models), -1).unsqueeze(2), torch.full_like(gradient[:, :, :1], -1))
+        gradient.mul_(scale)
+        for (weight, offset), below in zip(reversed(rest), reversed(hidden), strict=True):
+            deeper = torch.bmm(gradient, weight).mul_(below > 0)
+            weight.baddbmm_(gradient.transpose(1, 2), below, alpha=-1)
+            offset.sub_(gradient.sum(dim=1, keepdim=True))
+            gradient = deeper
+        flat_gradient = gradient.transpose(0, 1).reshape(len(rows), -1)
+        wide.addmm_(flat_gradient.t(), inputs, alpha=-1)
+        bias.sub_(flat_gradient.sum(dim=0))
+    first[0].copy_(wide.view_as(first[0]))
+    first[1].copy_(bias.view_as(first[1]))
+    return models
 
 
 def _step(

@@ -21,7 +21,7 @@ from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Sc
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
-from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched
+from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched, train_shared
 from fedmerit.learn.devices import CPU, describe, fetch, find_device, part_rows, put
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Arguments, Inputs, call, centring_tail
@@ -224,6 +224,20 @@ class TorchLearner:
     def models_at_once(self) -> int:
         """Number of models to evaluate together: many for a small stack of dense layers."""
         return MODELS if self._is_common and is_dense_stack(self._flat) else 1
+
+    @property
+    def trains_each(self) -> bool:
+        """Whether `train_each` applies: plain SGD of a small stack of dense layers without dropout."""
+        dropout = any(isinstance(layer, nn.Dropout) for layer in self._flat.module.modules())
+        return self.models_at_once > 1 and is_plain(self.config) and not dropout
+
+    def train_each(
+        self, models: NDArray[np.float32], samples: Samples, seed: int, epochs: int | None = None
+    ) -> NDArray[np.float32]:
+        """Train many models (models, values) on the same batches; equal to `train` of each one up to rounding."""
+        with _quiet_torch(0):
+            batches = list(self._batches(samples, seed, epochs))
+            return train_shared(self._flat, self.config.lr, models.copy(), samples, batches)
 
     def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
         """Return many models' probabilities for the same rows, with few and large products; on all cores."""
