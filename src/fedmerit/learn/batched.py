@@ -126,8 +126,8 @@ def train_shared(
     x, y, _ = _side_by_side([samples])
     x = centre(x, values[0, len(flat.values) :])  # the tail of all models is the same centring
     first, *rest = (_of_each_client(values, layer) for layer in dense)
-    # Contiguous copies: views of the models' rows cannot be one matrix.
-    wide, bias = first[0].flatten(0, 1), first[1].flatten()
+    # Copies, because the models' rows are not contiguous: as views they cannot be one matrix.
+    wide, bias = first[0].flatten(0, 1).clone(), first[1].flatten().clone()
     for rows in batches:
         inputs, scale = x[rows], lr / len(rows)
         outputs = torch.addmm(bias, inputs, wide.t()).view(len(rows), len(models), -1).transpose(0, 1)

@@ -135,24 +135,34 @@ def train_coalitions(task: Task, recipe: Recipe, members: Coalitions, rounds: in
     FedAvg, w_S = sum over i in S of n_i / n(S) * train_i(w_S), trains client i for all coalitions together if the
     learner can; the draws are those of `federate`. Other recipes and learners train one coalition after the other.
     """
-    learner, data, server = task.learner, task.federation, task.server()
-    first = server.first_model(derive(seed, "model"))
-    together = recipe == fedavg() and not task.attackers.members and server.control is None
-    if not (together and isinstance(learner, SharedRowsLearner) and learner.trains_each):
-        ids_of = [tuple(map(int, np.flatnonzero(row))) for row in members]
-        return np.stack([_one_by_one(task, recipe, ids, rounds, seed) if ids else first for ids in ids_of])
-    sizes = data.train.sizes.astype(np.float64)
-    totals = (members * sizes).sum(axis=1, keepdims=True)
-    shares = np.divide(members * sizes, totals, out=np.zeros(members.shape), where=totals > 0)
-    models = np.tile(first, (len(members), 1))
+    if recipe == fedavg() and trains_together(task):
+        rows = members * task.federation.train.sizes.astype(np.float64)
+        totals = rows.sum(axis=1, keepdims=True)
+        return train_weightings(task, np.divide(rows, totals, out=rows, where=totals > 0), rounds, seed)
+    first = task.server().first_model(derive(seed, "model"))
+    ids_of = [tuple(map(int, np.flatnonzero(row))) for row in members]
+    return np.stack([_one_by_one(task, recipe, ids, rounds, seed) if ids else first for ids in ids_of])
+
+
+def trains_together(task: Task) -> bool:
+    """Whether `train_weightings` applies: plain SGD of dense layers, and no attackers."""
+    learner = task.learner
+    return isinstance(learner, SharedRowsLearner) and learner.trains_each and not task.attackers.members
+
+
+def train_weightings(task: Task, weights: NDArray[np.float64], rounds: int, seed: int) -> Models:
+    """Train a model for each row of constant weights (m, n): w = w + sum over i of weight_i * (train_i(w) - w).
+
+    A client is trained for all models in which its weight is not 0 by one matrix product over shared minibatches.
+    """
+    server, models = task.server(), np.tile(task.server().first_model(derive(seed, "model")), (len(weights), 1))
     for index in range(1, rounds + 1):
-        at_rate = learner_at(learner, server.rate(index, rounds))
-        assert isinstance(at_rate, SharedRowsLearner)  # the same class with another learning rate
-        updates = np.zeros(models.shape)
-        for client in map(int, np.flatnonzero(sizes)):
-            inside = np.flatnonzero(members[:, client])
-            trained = at_rate.train_each(models[inside], data.samples(client), train_seed(seed, index, client))
-            updates[inside] += shares[inside, client, np.newaxis] * (trained - models[inside])
+        learner, updates = learner_at(task.learner, server.rate(index, rounds)), np.zeros(models.shape)
+        assert isinstance(learner, SharedRowsLearner)  # see `trains_together`
+        for client in range(weights.shape[1]):
+            inside, rows = np.flatnonzero(weights[:, client]), task.federation.samples(client)
+            trained = learner.train_each(models[inside], rows, train_seed(seed, index, client))
+            updates[inside] += weights[inside, client, np.newaxis] * (trained - models[inside])
         models = (models + updates).astype(np.float32)
     return models
 
