@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="with personal models use `cosine`"):
         replace(m2f(), stages=(Contribution(),))
     task = load_task("digits", clients=4, partition="iid")
-    with pytest.raises(ConfigError, match=r"set task\.server = 1000, or use `cosine`"):
+    with pytest.raises(ConfigError, match=r"set task\.server = 1000, or use `early`"):
         federate(task, replace(fedavg(), stages=(Contribution(),)), rounds=1)
     recipe = replace(fedavg(), stages=(Contribution("cosine"), find_contribution("contribution:cosine:f1")))
     assert part_from_json(part_to_json(recipe)) == recipe

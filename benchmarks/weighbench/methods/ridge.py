@@ -1,11 +1,11 @@
-"""Ours, with server rows: Shapley value of ridge regression on random features, from sums that clients send once.
+"""Shapley value of ridge regression on random features, from sums that clients send once.
 
 Phi = relu([x, 1] R) with 128 features; clients send Phi'Phi and Phi'Y; every coalition's model is a linear solve.
 """
 
 import numpy as np
 
-from benchmarks.weighbench.method import Method, positive
+from benchmarks.weighbench.method import Method
 from fedmerit.core.criteria.contribution import shapley
 
 FEATURES, PENALTY = 128, 0.1
@@ -15,7 +15,8 @@ def worth(cell):
     """v(S) is the accuracy at the server of the ridge model of S."""
     inputs, classes = cell.server.x.shape[1], cell.labels.shape[1]
     directions = np.random.default_rng(0).normal(size=(inputs + 1, FEATURES)) / np.sqrt(inputs)
-    phi = [np.maximum(np.c_[x, np.ones(len(x))] @ directions, 0) for x in (cell.server.x, *_inputs(cell))]
+    inputs_of = [cell.server.x, *(cell.samples(client).x for client in range(cell.number))]
+    phi = [np.maximum(np.c_[x, np.ones(len(x))] @ directions, 0) for x in inputs_of]
     grams = np.stack([own.T @ own for own in phi[1:]])
     targets = np.stack([own.T @ np.eye(classes)[cell.samples(i).y] for i, own in enumerate(phi[1:])])
 
@@ -31,13 +32,4 @@ def _inputs(cell):
     return [cell.samples(client).x for client in range(cell.number)]
 
 
-def one_sided(cell):
-    """rows * min(1, value / median value): nobody gains more than its rows, a harmful client loses."""
-    value = np.maximum(worth(cell), 0)
-    return positive(cell.rows * np.minimum(1, value / max(np.median(value), 1e-12)))
-
-
-METHODS = {
-    "ridge Shapley": Method(worth, sends="128^2 / 2 + 128 k", server=True),
-    "rows x min(1, ridge / median)": Method(worth, one_sided, sends="128^2 / 2 + 128 k", server=True),
-}
+METHODS = {"ridge Shapley": Method(worth, sends="128^2 / 2 + 128 k", server=True)}

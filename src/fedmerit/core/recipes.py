@@ -11,6 +11,7 @@ from fedmerit.core.collect.memory import LastAnswers
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion
+from fedmerit.core.criteria.discount import Discount
 from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import Reputation
@@ -288,6 +289,18 @@ def fedval(
     )
 
 
+def discounted() -> Recipe:
+    """FedAvg in which clients that go against the server's rows lose weight: rows * min(1, a_k / median a) [ours].
+
+    a_k is the cosine of the client's first updates and the server's own (`Discount`). Among honest clients it costs
+    nothing that can be measured; with poisoned labels it gains what they cost (benchmarks/weighbench).
+
+    >>> discounted().priority
+    ('DS', 'Discount')
+    """
+    return Recipe((DS, Discount()), Product(), "max")
+
+
 def robust(*criteria: Criterion | str, server_rows: bool = False) -> Recipe:
     """Our defence: attackers get weight 0, what is left of an attack is bounded, and honest minorities count.
 
@@ -402,6 +415,10 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "fedval": (
         lambda: fedval("accuracy"),
         "FedVal: weights by objectives that the server measures on its own rows",
+    ),
+    "discounted": (
+        discounted,
+        "ours: FedAvg with less weight for clients whose first updates oppose the server's rows",
     ),
     "robust": (robust, "our defence: attackers get weight 0, each client and coordinate is bounded, answers are kept"),
     "robust_server": (lambda: robust(server_rows=True), "our defence with rows of the server, which test the clients"),

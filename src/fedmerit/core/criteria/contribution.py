@@ -22,7 +22,7 @@ from fedmerit.core.state import History, View
 from fedmerit.core.types import Cohort, Family, Model, Note, Vector
 from fedmerit.errors import ConfigError, UnknownName
 
-Method: TypeAlias = Literal["shapley", "banzhaf", "leave-one-out", "cosine"]
+Method: TypeAlias = Literal["shapley", "banzhaf", "leave-one-out", "cosine", "early", "early-server"]
 Coalitions: TypeAlias = NDArray[np.bool_]
 """(m, n): who of n clients is in each of m coalitions."""
 AskModels: TypeAlias = Callable[[Iterable[Model]], Predictions]
@@ -31,6 +31,10 @@ ValueFunction: TypeAlias = Callable[[Coalitions], Vector]
 """The value of each coalition."""
 
 METHODS: tuple[Method, ...] = get_args(Method)
+BY_ROWS: tuple[Method, ...] = ("shapley", "banzhaf", "leave-one-out")
+"""Methods that value models on the server's rows."""
+EARLY_ANSWERS = 3
+"""Answers of a client that the early methods use: the closer the model is to its end, the more updates are noise."""
 MOST_EXACT = 12
 """Clients up to which every coalition is asked about: 4,096 models."""
 AT_A_TIME = 64
@@ -81,6 +85,10 @@ class Contribution:
     banzhaf         the mean over all coalitions of the others of what it adds; exact, so for up to 12 clients
     leave-one-out   v(all) - v(all but the client)
     cosine          the cosine of its update and the aggregate [CGSV]; needs no rows
+    early           sqrt(share of the rows) * max(0, cosine to the aggregate) of its first three answers, then 0; free,
+                    and of the methods without server rows the closest to the values by retraining (WeighBench)
+    early-server    sqrt(share of the rows * max(0, cosine to the aggregate) * max(0, cosine to the server's own
+                    update, trained on its rows)), likewise: it also finds poisoned clients
 
     The fact of its name keeps the sign. As an entry of a recipe's `stages` it is measured and recorded only.
 
@@ -96,7 +104,8 @@ class Contribution:
     degree: ClassVar[bool] = True
     phase: ClassVar[Phase] = "measure"
     why: ClassVar[Mapping[str, str]] = {
-        "server rows": "set task.server = 1000, or use `cosine`",
+        "server rows": "set task.server = 1000, or use `early`",
+        "server training": "set task.server = 1000, or use `early`",
         "shared model": "Shapley, Banzhaf and leave-one-out need a shared model; with personal models use `cosine`",
     }
 
@@ -107,8 +116,10 @@ class Contribution:
 
     @property
     def needs(self) -> Words:
-        """Rows and one model, but for `cosine`."""
-        return NO_WORDS if self.method == "cosine" else frozenset({"server rows", "shared model"})
+        """Rows and one model, but for `cosine` and `early`."""
+        if self.method == "early-server":
+            return frozenset({"server training", "shared model"})
+        return frozenset({"server rows", "shared model"}) if self.method in BY_ROWS else NO_WORDS
 
     @property
     def name(self) -> str:
@@ -124,7 +135,7 @@ class Contribution:
     @property
     def about(self) -> str:
         """One line for lists and reports."""
-        of = "cosine to the aggregate" if self.method == "cosine" else f"by {self.objective.name} on the server's rows"
+        of = f"by {self.objective.name} on the server's rows" if self.method in BY_ROWS else "by its direction"
         return f"contribution ({self.method}): what the client's update adds to the round's model, {of}"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
@@ -133,6 +144,8 @@ class Contribution:
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
         """What each client of the cohort added, with its sign; a note where it is sampled."""
+        if self.method in ("early", "early-server"):
+            return Measured({self.name: early_values(cohort, view, with_server=self.method == "early-server")})
         values, notes = self.values(cohort, view.coalition_values(cohort), view.draws.seed("contribution"))
         return Measured({self.name: values}, notes)
 
@@ -153,6 +166,18 @@ class Contribution:
         values, errors = sampled_shapley(value, number, self.orders, seed)
         text = f"{self.name} by {self.orders} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
         return values, (Note("sampled", self.name, text),)
+
+
+def early_values(cohort: Cohort, view: View, *, with_server: bool) -> Vector:
+    """Values of the early methods for clients with fewer than three answers before this one; 0 for the others."""
+    shares = cohort.facts[SAMPLES] / cohort.facts[SAMPLES].sum()
+    early = np.array([view.history.participations.get(client, 0) < EARLY_ANSWERS for client in cohort.ids])
+    if not early.any():
+        return np.zeros(len(early))  # the server need not train its own update
+    along = np.maximum(cohort.updates.cosines_to(cohort.updates.combine(shares)), 0.0)
+    if with_server:
+        along = np.sqrt(along * np.maximum(cohort.updates.cosines_to(view.server_update()), 0.0))
+    return np.where(early, np.sqrt(shares) * along, 0.0)
 
 
 def find_contribution(name: str) -> Contribution:

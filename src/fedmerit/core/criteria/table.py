@@ -18,6 +18,7 @@ from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
+from fedmerit.core.criteria.discount import Discount
 from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.nearness import MW
@@ -159,7 +160,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Staleness(),
-    *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless()),
+    *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless(), Discount()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 COMMON = ("DS", "LD", "CB", "IS", "MW")
