@@ -19,6 +19,7 @@ from fedmerit import Federation, TorchLearner, load_task
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.attacks.answers import Liar
 from fedmerit.core.attacks.attack import Attackers, Coalition
+from fedmerit.core.learner import BatchedLearner
 from fedmerit.core.seeds import derive, train_seed
 from fedmerit.core.types import Samples
 from fedmerit.fleet.client import learner_at
@@ -133,7 +134,10 @@ class Cell:
         for index in range(1, ROUNDS + 1):
             learner = learner_at(self.task.learner, self.task.server().rate(index, ROUNDS))
             seeds = [train_seed(seed, index, client) for client in range(self.number)]
-            trained = learner.train_batched([model] * self.number, samples, seeds, [None] * self.number)
+            if isinstance(learner, BatchedLearner):
+                trained = learner.train_batched([model] * self.number, samples, seeds, [None] * self.number)
+            else:
+                trained = [learner.train(model.copy(), *one) for one in zip(samples, seeds, strict=True)]
             model, used = step(index, model, np.stack(trained) - model)
             weights.append(used)
         return model, np.mean(weights, axis=0)

@@ -17,6 +17,7 @@ from fedmerit.cli.app import (
     app,
     complete_keys,
     complete_values,
+    err_console,
     notes_printed,
     open_run,
     out_console,
@@ -200,7 +201,7 @@ def _value_clients(
     config = load_config(path, overrides)
     chosen = [config.run.seed + seed for seed in seeds]
     with stoppable(f"fedmerit compare {path} --coalitions{f' --out {out}' if out else ''}"), notes_printed():
-        values = value_coalitions(config, chosen, out, jobs)
+        values = value_coalitions(config, chosen, out, jobs, lambda seed: err_console.print(f"seed {seed}: trained"))
     show(values_dict(values), lambda: values_screen(values), as_json)
 
 

@@ -8,6 +8,7 @@ this training. What remains is the noise of training, which several seeds show.
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from fedmerit.core.targets import has_probabilities
 from fedmerit.core.types import Samples, Vector
 from fedmerit.engine.measure import default_measure
 from fedmerit.engine.run import federate
-from fedmerit.errors import ConfigError, FolderError
+from fedmerit.errors import ConfigError, FolderError, NoteWarning
 from fedmerit.fleet.client import learner_at
 from fedmerit.store.files import write_new_file
 from fedmerit.store.run_folder import CONFIG
@@ -169,7 +170,9 @@ def train_weightings(task: Task, weights: NDArray[np.float64], rounds: int, seed
 
 def _one_by_one(task: Task, recipe: Recipe, ids: tuple[int, ...], rounds: int, seed: int) -> NDArray[np.float32]:
     """Train one coalition by `federate`."""
-    return federate(task, recipe, rounds=rounds, seed=seed, selection=Members(ids), evaluate_every=rounds).model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoteWarning)  # notes on small coalitions say nothing about the federation
+        return federate(task, recipe, rounds=rounds, seed=seed, selection=Members(ids), evaluate_every=rounds).model
 
 
 @dataclass(frozen=True, slots=True)
