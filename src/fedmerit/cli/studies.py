@@ -152,7 +152,7 @@ def compare(
     best mean measure runs with run.seed. Its configuration is best.toml in the folder.
 
     With --coalitions the file is a configuration: every coalition of its clients is trained, and each client gets its
-    Shapley value, the share of the result that is due to its rows (docs/compare.md). --out is optional.
+    Shapley value, the share of the result that is due to its rows (docs/contributions.md). --out is optional.
     """
     if coalitions:
         if grid or log:
