@@ -12,7 +12,6 @@ import typer
 from fedmerit.cli.app import (
     Force,
     Json,
-    Logs,
     Overrides,
     app,
     complete_keys,
@@ -134,7 +133,6 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Parallel runs; default: one per core.", show_default=False)
     ] = None,
-    log: Logs = None,
     as_json: Json = False,
 ) -> None:
     """Run recipes over paired seeds, and test the differences.
@@ -158,12 +156,12 @@ def compare(
     from fedmerit.study.study_folder import BEST
 
     plan = grid_plan(study, grid, overrides or []) if grid else load_plan(study, overrides or [])
-    given = {"set": overrides, "grid": grid, "log": log}
+    given = {"set": overrides, "grid": grid}
     options = [f"--{name} '{value}'" for name, values in given.items() for value in values or ()]
     command = " ".join([f"fedmerit compare {study}", *options, f"--out {out}"])
     with stoppable(command), notes_printed(), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, to_play(plan, out)))
-        done = run_study(plan, out, jobs=jobs, on_step=on_step, log=log or [])
+        done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if grid and not done.failed:
         (tuned,) = done.tunings.values()
         shutil.copy(tuned.study.folder / BEST, out / BEST)
