@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from fedmerit.core.stages.claims import Claims as Claims
     from fedmerit.core.stages.clip import Clip as Clip
     from fedmerit.core.types import Samples as Samples
-    from fedmerit.core.weights.limits import Cap as Cap, SiteCap as SiteCap
+    from fedmerit.core.weights.limits import Cap as Cap
     from fedmerit.core.weights.scores import (
         OWA as OWA,
         Choquet as Choquet,
@@ -118,7 +118,7 @@ _ROOMS = {
     "core.stages.claims": ("Claims",),
     "core.stages.clip": ("Clip",),
     "core.types": ("Samples",),
-    "core.weights.limits": ("Cap", "SiteCap"),
+    "core.weights.limits": ("Cap",),
     "core.weights.scores": ("OWA", "Choquet", "Prioritized", "Product", "Ranked", "Score", "WeightedMean"),
     "core.weights.weigh": ("Scale", "scale", "weigh"),
     "engine.finished": ("Run",),

@@ -169,9 +169,7 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "size": st.integers(1, 99) | st.tuples(st.integers(1, 9), st.integers(9, 99)).map(list),
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
-KINDS = st.fixed_dictionaries(
-    {}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9), "sites": st.just({"a": [0, "b"]})}
-)
+KINDS = st.fixed_dictionaries({}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9)})
 
 
 @pytest.mark.parametrize("partition", ["default", *PARTITIONS])

@@ -21,7 +21,6 @@ from fedmerit import (
     Momentum,
     Recipe,
     Server,
-    SiteCap,
     StepSearch,
     TopShare,
     UserError,
@@ -70,8 +69,8 @@ PYTHON = [
         Recipe((DS,), stages=(Claims(), Clip(times=2.0), Contribution("cosine"))),
     ),
     (
-        {"limits": [{"name": "cap", "times": 3}, "site-cap"]},
-        Recipe((DS,), limits=(Cap(3.0), SiteCap(0.5))),
+        {"limits": [{"name": "cap", "times": 3}, "cap"]},
+        Recipe((DS,), limits=(Cap(3.0), Cap())),
     ),
     (
         {"server": {"aggregator": {"name": "nnm", "of": {"name": "trimmed-mean", "share": 0.3}, "share": 0.3}}},
@@ -192,6 +191,8 @@ def test_a_removed_key_is_answered_with_what_to_use_instead(old: str):
     if slot in ("criteria", "limits", "stages") and not value:
         part = {"limits": "cap", "stages": "claims"}.get(slot, "reputation:MW")
         overrides[1] = f'recipe.{slot}=[{{name = "{part}", {setting} = 1}}]'
+    if slot == "limits" and value:
+        overrides[1] = f'recipe.limits=["{value}"]'
     if slot == "score":
         overrides.insert(1, "recipe.score.name=owa")
     with pytest.raises(UserError, match=f"was removed; {re.escape(REMOVED_KEYS[old])}"):

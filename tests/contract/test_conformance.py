@@ -25,7 +25,6 @@ from fedmerit import (
     Recipe,
     Samples,
     Server,
-    SiteCap,
     StepSearch,
     Task,
     TopShare,
@@ -94,7 +93,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "ifca": lambda: replace(ifca(3, warmup_rounds=1), server=Server(optimizer=Momentum(0.5))),
     "m2f, tempered": lambda: m2f(DATA_RATIO, reward=TopShare("max", floor=0.2, temperature=2), until=2, initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
-    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), limits=(Cap(1.2), SiteCap(0.5))),
+    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), limits=(Cap(1.2),)),
     "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), stages=(Claims(k=1.2),), limits=(Cap(1.5),)),
     "reputation": lambda: prioritized(Reputation(MW, half_life=2), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(*BY_M2F, initial=0.0), limits=(Cap(1.3),)),
@@ -110,10 +109,7 @@ def task() -> Task:
     made = small_task(SIZES, (8,) * 6, ProbabilisticSoftmax(lr=1.0, epochs=3))
     kept = random_split((50,), 4)
     server = Samples(kept.x, kept.y, 3)
-    sites = ("north", "north", "south", "south", "east", "west")
-    return Task(
-        replace(made.federation, validation=random_split((7,) * 6, 3), server=server, sites=sites), made.learner
-    )
+    return Task(replace(made.federation, validation=random_split((7,) * 6, 3), server=server), made.learner)
 
 
 def records(fleet: Fleet, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:

@@ -18,7 +18,6 @@ from fedmerit import (
     Backtracking,
     LocalModel,
     Recipe,
-    SiteCap,
     TopShare,
     device_aware,
     fedavg,
@@ -29,7 +28,7 @@ from fedmerit.core.collect.collect import InTime, Uniform, draw
 from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
-from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.host import Host
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.search.search import earn
 from fedmerit.core.state import History, State
@@ -123,14 +122,9 @@ def test_the_initial_phase_is_round_0_and_has_its_own_draw():
 
 @dataclass(frozen=True)
 class Reporting(CannedFleet):
-    """Clients whose replies have these fields too, of a server that knows these sites."""
+    """Clients whose replies have these fields too."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    known: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def server(self) -> ServerSetup:
-        return replace(super().server, **self.known)
 
     def train(self, *request: Any) -> Replies:
         return replace(super().train(*request), **self.fields)
@@ -154,20 +148,17 @@ def test_bytes_are_those_of_training_and_of_searches(recipe: Recipe, more: int):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "fields", "known", "facts"),
+    ("recipe", "fields", "facts"),
     [
-        (fedavg(), {}, {}, {}),
-        (fedavg(), {"started": {1: 3}}, {}, {"staleness": [0, 2]}),
-        (prioritized("Staleness"), {}, {}, {"staleness": [0, 0]}),
-        (replace(fedavg(), limits=(SiteCap(0.5),)), {}, {"sites": ("x", "y")}, {"site": [0, 1]}),
-        (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {}, {"clock": [2, 4]}),
+        (fedavg(), {}, {}),
+        (fedavg(), {"started": {1: 3}}, {"staleness": [0, 2]}),
+        (prioritized("Staleness"), {}, {"staleness": [0, 0]}),
+        (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {"clock": [2, 4]}),
     ],
 )
-def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, fields: Any, known: Any, facts: Any):
+def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, fields: Any, facts: Any):
     """Round 5; a model of half a megabyte goes down, clients train for a second, and half a megabyte comes up."""
-    fleet = Reporting(
-        np.ones((2, 125_000), np.float32), [{"samples": 10, "seconds": 1}] * 2, fields=fields, known=known
-    )
+    fleet = Reporting(np.ones((2, 125_000), np.float32), [{"samples": 10, "seconds": 1}] * 2, fields=fields)
     _, record = run_canned(recipe, fleet, State(np.zeros(125_000, np.float32), History(4)))
     assert {name: column.tolist() for name, column in record.facts.items()} == {"samples": [10, 10], **facts}
 

@@ -39,7 +39,7 @@ GROUPS: Mapping[str, str] = {
     "standalone finetuned fedamp ifca ditto Recipe",
     "Criteria": "DS LD LC CB IS Sharpness MW Attribute Validated criterion Criterion",
     "Scores": "Prioritized WeightedMean Product OWA Choquet Ranked Score",
-    "Normalisation, stages and limits": "scale Scale Claims Clip Cap SiteCap",
+    "Normalisation, stages and limits": "scale Scale Claims Clip Cap",
     "Server": "Server SGD Momentum Adam Yogi Adagrad FedExP PrivateSum",
     "Selection, search and models": "Uniform Poisson InTime LastAnswers Backtracking StepSearch OneModel LocalModel "
     "ClusterModels PersonalModels ByCosine TopShare",

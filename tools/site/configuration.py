@@ -66,7 +66,6 @@ DEPENDS = {
     "task.label": "required for tables",
     "task.tolerance": "required for numbers",
     "task.size": "by task",
-    "task.sites": "each client is a site",
     "task.features": "all columns",
     "task.attack.strength": "by kind",
     "tune.by": "`rounds` with a target, else `accuracy`",

@@ -13,7 +13,6 @@ VALIDATED = 'recipe.criteria = [{name = "validated:accuracy", %s}]'
 OLD_KEYS: Mapping[str, str] = {
     "recipe.priority": 'recipe.criteria = ["LD", "DS"]',
     "recipe.cap": 'recipe.limits = [{name = "cap", times = 2.0}]',
-    "recipe.cap_group": 'recipe.limits = [{name = "site-cap", share = 0.5}]',
     "recipe.claims": 'recipe.stages = ["claims"]',
     "recipe.clip": 'recipe.stages = [{name = "clip", times = 2.0}]',
     "recipe.contributions": 'recipe.stages = ["contribution:shapley"]',
@@ -67,6 +66,9 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.criteria=Consistency": "use NormInlier or SimilarityFilter",
     "recipe.criteria=Plausibility": "use NormInlier or SimilarityFilter",
     "recipe.criteria=Conduct": "use NormInlier or SimilarityFilter",
+    "recipe.cap_group": 'use recipe.limits = ["cap"], the cap of each client',
+    "recipe.limits=site-cap": "use the limit cap, of each client",
+    "task.sites": "use the limit cap, of each client",
     "recipe.limits.anchored": 'with stages = ["claims"], a cap bounds a weight by the usual claims',
     "recipe.name=rffl": "use cosine_rewards",
     "recipe.name=cfl": 'use ifca, or m2f with models = {grouping = {name = "cosine", over = "all"}}',

@@ -186,10 +186,6 @@ class TaskConfig(Section):
     strict: Annotated[bool, Field(strict=True)] = Field(
         False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
     )
-    sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
-        {},
-        description="clients of each site, by name or number, for the limit `site-cap`; default: each client is a site",
-    )
 
     centre: Annotated[Literal["none", "mean", "standard"], BeforeValidator(_spelt)] = Field(
         "none",

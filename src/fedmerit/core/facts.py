@@ -33,7 +33,6 @@ WITHOUT = ":without"
 """Suffix of a server fact about the model without the client."""
 CLAIMED, USUAL = "claimed:", "usual:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
-SITE = "site"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
 CLIP, NORM, LAYER_NORM, STALENESS, EXCLUDED = "clip", "norm", "layer_norm", "staleness", "excluded"
@@ -133,7 +132,6 @@ _ALL = (
     Fact(EPOCHS, "epochs that the server requested", source="server"),
     Fact(STALENESS, "number of rounds that the update is late, see run.wait.late", source="server"),
     Fact(REMEMBERED, "rounds since the answer that counts, see recipe.memory; 0: of this round", source="server"),
-    Fact(SITE, "number of the client's site", source="server"),
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),

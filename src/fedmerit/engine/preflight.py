@@ -21,7 +21,7 @@ from fedmerit.core.collect.collect import Collect, Poisson, Uniform
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.validated import validated_of
-from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, SITE, STALENESS, is_own_word, measure
+from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, STALENESS, is_own_word, measure
 from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
@@ -153,8 +153,6 @@ def check_server(
                 raise DataError(
                     f"{objective.name} compares groups, and the server's rows are all of one by {attribute}"
                 )
-    if SITE in recipe.required_facts:
-        server.site_numbers()
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:

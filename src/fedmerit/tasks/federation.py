@@ -175,14 +175,12 @@ class ServerData:
 
     limits   the largest value that a client may claim, by fact: classes of the task, rows of the federation
     report   what was done to the data when it was read
-    sites    the site of each client, if known
     """
 
     names: tuple[str, ...]
     classes: int
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
-    sites: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
 
 
@@ -201,7 +199,6 @@ class Federation:
     classes      the number of classes; 1 for a number, the number of labels for several labels
     validation   rows for searches and acceptance tests; by default none
     server       rows that only the server has, to score models on
-    sites        the site of each client, if known
     report       what was done to the data when it was read
     encoder      encodes later rows of a table in the same way
     target       kind of the labels: classes, a number, or (N, labels) of 0 and 1 (`core.targets`)
@@ -220,7 +217,6 @@ class Federation:
     classes: int
     validation: Split = NO_ROWS
     server: Samples | None = None
-    sites: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
     encoder: Encoder | None = None
     target: TargetKind = "classes"
@@ -350,7 +346,7 @@ class Federation:
     def server_data(self) -> ServerData:
         """Return the server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
+        return ServerData(self.names, self.classes, self.server, limits, self.report)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
