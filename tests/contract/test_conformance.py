@@ -58,7 +58,6 @@ from fedmerit.core.server.centred_clipping import CentredClipping
 from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.stages.arc import Arc
 from fedmerit.core.state import Record
-from fedmerit.core.weights.topsis import Topsis
 from fedmerit.fleet.local import LocalFleet
 
 SIZES = (6, 40, 9, 25, 30, 14)
@@ -75,7 +74,6 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), server=Server(NNM(TrimmedMean()))),
     "buckets": lambda: replace(fedavg(), server=Server(Bucketing(GeometricMedian()))),
     "centred clipping after ARC": lambda: replace(fedavg(), stages=(Arc(),), server=Server(CentredClipping(0.5))),
-    "topsis": lambda: prioritized(DS, LD, MW, score=Topsis(), normalise="max"),
     "robust criteria": lambda: prioritized(Alignment(), NormInlier()),
     "robust": robust,
     "robust with server rows": lambda: robust(server_rows=True),

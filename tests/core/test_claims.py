@@ -58,7 +58,6 @@ from fedmerit.core.weights.scores import (
     Score,
     WeightedMean,
 )
-from fedmerit.core.weights.topsis import Topsis
 
 HONEST: Mapping[str, list[float]] = {
     "samples": [40, 60, 80, 90, 100, 110, 120, 150, 200, 300],
@@ -89,7 +88,6 @@ SCORES: dict[str, Score] = {
     "weighted mean": WeightedMean(),
     "owa": OWA((0.5, 0.3, 0.2)),
     "choquet": Choquet((0.4, 0.3, 0.3), ((0, 1, 0.2),)),
-    "topsis": Topsis(),
     "borda": Ranked(Product(), "borda"),
     "squared": Ranked(Prioritized(), "squared"),
     "exponential": Ranked(WeightedMean(), "exponential"),

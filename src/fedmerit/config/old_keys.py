@@ -78,6 +78,7 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.score.quantifier": "give recipe.score.weights, best value first",
     "recipe.score.importances": "use weighted-mean with weights",
     "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
+    "recipe.score=topsis": "use weighted-mean with weights",
     "recipe.search.among": STEPS_ONLY,
     "recipe.search.exchange": "the remaining orders are tested in one exchange",
     "recipe.search.judges": ROUND_ONLY,
