@@ -100,7 +100,7 @@ CONFIGS: dict[str, tuple[str, ...]] = {
         *("run.wait={min_fraction=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
     ),
     "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
-    "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
+    "private": (*PRIVATE, "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "centre": (*FEDAVG, "task.centre=mean"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),
