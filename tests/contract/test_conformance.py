@@ -55,7 +55,6 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.server.centred_clipping import CentredClipping
-from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.stages.arc import Arc
 from fedmerit.core.state import Record
 from fedmerit.fleet.local import LocalFleet
@@ -96,9 +95,6 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "reputation": lambda: prioritized(Reputation(MW, half_life=2), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(*BY_M2F, initial=0.0), limits=(Cap(1.3),)),
     "private": lambda: private(SCALED, PrivateSum(0.4, 0.8, clip=0.5, reproducible=True)),
-    "private with an adaptive clip": lambda: private(
-        SCALED, PrivateSum(0.4, 0.8, clip=AdaptiveClip(rate=0.9), reproducible=True)
-    ),
     "accuracy before size": lambda: prioritized(Validated(ACCURACY), DS, normalise="max"),
 }
 

@@ -65,7 +65,7 @@ from fedmerit.core.recipe_json import part_from_json, part_text, part_to_json, r
 from fedmerit.core.recipes import RECIPES, private
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.controls import FedDyn, Scaffold
-from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.server.server import Batch, Mean, Server
 from fedmerit.core.types import Family
 from fedmerit.errors import ConfigError, DataError, UnknownName
@@ -92,7 +92,7 @@ OF = {"reputation": DS, "bucketing": Mean()}
 COMPANIONS = {("top-share", "beta"): {"share": "tanh"}}
 """Settings that only some values of another setting go with."""
 KINDS = [kind for table in PARTS.values() for kind in table.values()]
-SETTINGS = [(kind, setting) for kind in (*KINDS, AdaptiveClip) for setting in settings(kind).values()]
+SETTINGS = [(kind, setting) for kind in KINDS for setting in settings(kind).values()]
 
 
 def made(kind: type[Any], **given: Any) -> Any:
@@ -304,9 +304,7 @@ MADE = {name: make() for name, (make, _) in RECIPES.items()} | {
     "gate": replace(fedval("accuracy", "parity:sex", gamma=(2, 1), rank="top", rho="1/K"), criteria=(GATED,)),
     "until": cosine_rewards(2.0, until=3),
     "clusters": ifca(3, warmup_rounds=0),
-    "private": private(
-        prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=AdaptiveClip(0.5))
-    ),
+    "private": private(prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=0.5)),
 }
 
 

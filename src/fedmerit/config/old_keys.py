@@ -53,6 +53,7 @@ OLD_KEYS: Mapping[str, str] = {
 
 STEPS_ONLY = "use the search backtracking for orders of the criteria, or steps for server steps"
 ROUND_ONLY = "all clients test orders, and the clients of the round test steps"
+ONE_CLIP = "set privacy.clip, the largest norm of an update in every round"
 REMOVED_KEYS: Mapping[str, str] = {
     "recipe.least": "a reputation lowers weights and excludes no client",
     "recipe.criteria.least": "a reputation lowers weights and excludes no client",
@@ -91,7 +92,10 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.search.reference": "orders are compared with the last round",
     "recipe.stages.enrolled": "facts of rows count as at first",
     "run.stop.least": "set run.stop.patience, the rounds without a better measure",
-    "privacy.clip_rate": "set privacy.clip_start near the norms, and privacy.quantile",
+    "privacy.clip_rate": ONE_CLIP,
+    "privacy.clip_start": ONE_CLIP,
+    "privacy.quantile": ONE_CLIP,
+    "privacy.accountant": "epsilon is by Renyi divergences (rdp)",
     "task.smallest": "give task.size = [750, 1500], the smallest and the largest",
     "task.mix": "clients of label-draws hold only labels of their group",
     "task.against": "task.kinds harm group 0 of task.attribute",
