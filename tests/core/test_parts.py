@@ -41,7 +41,6 @@ from fedmerit import (
     prioritized,
     scale,
 )
-from fedmerit.core.collect.late import Wait
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
@@ -77,7 +76,6 @@ REQUIRED: dict[str, Any] = {
     "of": Uniform(),
     "hours": ((0.0, 1.0, 1),),
     "hour_of": float,
-    "wait": Wait(0.5, 1.0),
     "rounds": 2,
     "objective": ACCURACY.objective,
     "noise": 1.0,
@@ -167,7 +165,7 @@ def test_a_part_is_documented_frozen_hashable_and_kept_as_json(kind: type[Any]) 
         with pytest.raises(FrozenInstanceError):
             setattr(one, setting.name, None)
     assert (hash(made(kind)), made(kind)) == (hash(one), one)
-    if not any(setting.name in ("hour_of", "wait") for setting in settings(kind).values()):  # these are not in recipes
+    if not any(setting.name == "hour_of" for setting in settings(kind).values()):  # it is not in recipes
         assert part_from_json(part_to_json(one)) == one
 
 

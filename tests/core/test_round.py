@@ -25,7 +25,6 @@ from fedmerit import (
     prioritized,
 )
 from fedmerit.core.collect.collect import InTime, Uniform, draw
-from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.host import Host
@@ -151,8 +150,6 @@ def test_bytes_are_those_of_training_and_of_searches(recipe: Recipe, more: int):
     ("recipe", "fields", "facts"),
     [
         (fedavg(), {}, {}),
-        (fedavg(), {"started": {1: 3}}, {"staleness": [0, 2]}),
-        (prioritized("Staleness"), {}, {"staleness": [0, 0]}),
         (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {"clock": [2, 4]}),
     ],
 )
@@ -163,24 +160,12 @@ def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, f
     assert {name: column.tolist() for name, column in record.facts.items()} == {"samples": [10, 10], **facts}
 
 
-def test_a_late_answer_counts_with_the_epochs_of_its_round():
-    """In round r everybody is asked for r epochs. All answer after 3 seconds, and the first half is waited for."""
-
-    def everybody(index: int, clients: int, seed: int) -> dict[int, int | None]:
-        return dict.fromkeys(range(clients), index)
-
-    collect = Delayed(everybody, Wait(0.5, 60.0, overselect=2.0, late="use"), 1e-9, 1.0, base_seconds=3.0)
+def test_the_server_knows_the_epochs_that_it_asked_for():
     recipe = prioritized(SIMULATED_COMPUTATION, DS, normalise="max")
     with LocalFleet(small_task()) as fleet:
-        state = State(fleet.server.first_model(1))
-        state, first = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
-        _, second = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
         some = InTime(lambda index, clients, seed: {0: 3, 2: None})
-        _, in_time = run_round(state, recipe, Host.of(fleet), some, seed=1, evaluate=False)
-    assert in_time.facts["epochs"].tolist() == [3, 1], "as the task says counts as 1"
-    assert first.facts["epochs"].tolist() == [1, 1]
-    assert set(second.facts["epochs"]) == {1, 2}
-    assert second.facts["epochs"].tolist() == (2 - second.facts["staleness"]).tolist()
+        _, record = run_round(State(fleet.server.first_model(1)), recipe, Host.of(fleet), some, 1, evaluate=False)
+    assert record.facts["epochs"].tolist() == [3, 1], "as the task says counts as 1"
 
 
 class Rated(CannedFleet):

@@ -95,11 +95,6 @@ PRIVATE = (
 CONFIGS: dict[str, tuple[str, ...]] = {
     "scaffold": (*FEDAVG, "train.algorithm=scaffold"),
     "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
-    "late": (
-        *("recipe.name=prioritized", "recipe.criteria=Staleness,DS", "recipe.normalise=max"),
-        *("run.wait={min_fraction=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
-    ),
-    "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
     "private": (*PRIVATE, "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "centre": (*FEDAVG, "task.centre=mean"),

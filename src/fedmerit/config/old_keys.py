@@ -47,7 +47,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.criteria=Usual": "NormInlier",
     "run.wait.at_least": "run.wait.min_fraction",
     "run.wait.over": "run.wait.overselect",
-    "run.delays.usual": "run.delays.base_seconds",
 }
 """Old -> new; `key=value` for a value that was renamed. Keys have no list positions."""
 
@@ -57,7 +56,7 @@ ONE_CLIP = "set privacy.clip, the largest norm of an update in every round"
 REMOVED_KEYS: Mapping[str, str] = {
     "recipe.least": "a reputation lowers weights and excludes no client",
     "recipe.criteria.least": "a reputation lowers weights and excludes no client",
-    "recipe.criteria.power": "reputations and Staleness, 1 / sqrt(1 + rounds), are used as they are",
+    "recipe.criteria.power": "reputations are used as they are",
     "recipe.criteria.ratio": "NearestDistance counts up to 0.2 medians of the round",
     "recipe.criteria.common": "SimilarityFilter has no settings",
     "recipe.criteria.min_clients": "SimilarityFilter has no settings",
@@ -91,6 +90,9 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.search.accept": "the largest step with 0.8 of the best gain is used",
     "recipe.search.reference": "orders are compared with the last round",
     "recipe.stages.enrolled": "facts of rows count as at first",
+    "recipe.criteria=Staleness": "late answers are dropped",
+    "run.wait.late": "late answers are dropped",
+    "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "run.stop.least": "set run.stop.patience, the rounds without a better measure",
     "privacy.clip_rate": ONE_CLIP,
     "privacy.clip_start": ONE_CLIP,

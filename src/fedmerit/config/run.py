@@ -10,9 +10,9 @@ from annotated_types import Interval
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Range, Section, core_field
-from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
-from fedmerit.core.collect.late import Delayed, Wait
+from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform
 from fedmerit.core.collect.schedules import Schedule
+from fedmerit.core.collect.wait import Wait
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import Doc, check_settings
 from fedmerit.core.recipe import Recipe
@@ -31,7 +31,7 @@ class ScheduleConfig(Section):
 
 
 class WaitConfig(Section):
-    """[run.wait]: the round's timeout, after which it continues without the missing clients."""
+    """[run.wait]: the round's timeout on Flower, after which it continues without the missing clients."""
 
     min_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         0.8, description="share of the selected clients that must have answered"
@@ -40,21 +40,10 @@ class WaitConfig(Section):
     overselect: Annotated[float, Field(ge=1, le=10)] = Field(
         1.0, description="select this many times the clients that a round needs and use the first answers"
     )
-    late: LateAnswers = Field(
-        "drop", description="late answers: `drop` them, or `use` them in the round in which they arrive"
-    )
 
     def make(self) -> Wait:
         """Make the rule that the core uses."""
-        return Wait(self.min_fraction, self.seconds, self.overselect, self.late)
-
-
-class DelaysConfig(Section):
-    """[run.delays]: simulate clients that answer late."""
-
-    share: float = core_field(Delayed, "delayed")
-    seconds: float = core_field(Delayed, "seconds", description="mean delay in seconds, of an exponential distribution")
-    base_seconds: float = core_field(Delayed, "base_seconds")
+        return Wait(self.min_fraction, self.seconds, self.overselect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +94,6 @@ class RunConfig(Section):
     wait: WaitConfig | None = Field(
         None, description="timeout of a round, see [run.wait]; default: wait for all clients"
     )
-    delays: DelaysConfig | None = Field(None, description="simulated late clients, see [run.delays]; default: none")
     stop: StopConfig | None = Field(None, description="early stopping, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="seed of every random draw")
     workers: Count | None = Field(
@@ -157,8 +145,6 @@ class RunConfig(Section):
                 f"wait.overselect = {overselect:g} times fraction = {self.fraction:g} is more than all clients; set "
                 f"fraction to {1 / overselect:.2g} or less"
             )
-        if self.delays is not None and self.wait is None:
-            raise ValueError("delays have no effect without a timeout; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("early stopping needs a test after every round; remove evaluate_every")
         return self
@@ -176,19 +162,7 @@ def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
     return Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
 
 
-def make_collect(run: RunConfig, recipe: Recipe) -> Collect:
-    """Make the collector of answers: all in time, or with simulated late clients.
-
-    The sample of a private recipe is secret.
-    """
-    privacy, delays = privacy_of(recipe), run.delays
-    selection = make_selection(run, secret=privacy is not None and not privacy.reproducible)
-    if delays is None or run.wait is None:
-        return InTime(selection, late=run.wait.late if run.wait else "drop")
-    return Delayed(
-        selection,
-        run.wait.make(),
-        delayed=delays.share,
-        seconds=delays.seconds,
-        base_seconds=delays.base_seconds,
-    )
+def make_collect(run: RunConfig, recipe: Recipe) -> InTime:
+    """Make the collector of answers; the sample of a private recipe is secret."""
+    privacy = privacy_of(recipe)
+    return InTime(make_selection(run, secret=privacy is not None and not privacy.reproducible))

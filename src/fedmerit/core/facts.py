@@ -35,7 +35,7 @@ CLAIMED, USUAL = "claimed:", "usual:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
-CLIP, NORM, LAYER_NORM, STALENESS, EXCLUDED = "clip", "norm", "layer_norm", "staleness", "excluded"
+CLIP, NORM, LAYER_NORM, EXCLUDED = "clip", "norm", "layer_norm", "excluded"
 MOST_SAMPLES = 1e9
 """Largest number of rows that a client may claim, unless the federation states fewer."""
 
@@ -130,7 +130,6 @@ _ALL = (
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "duration of the client's work by the server's clock", source="server"),
     Fact(EPOCHS, "epochs that the server requested", source="server"),
-    Fact(STALENESS, "number of rounds that the update is late, see run.wait.late", source="server"),
     Fact(REMEMBERED, "rounds since the answer that counts, see recipe.memory; 0: of this round", source="server"),
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),

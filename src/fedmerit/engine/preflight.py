@@ -21,7 +21,7 @@ from fedmerit.core.collect.collect import Collect, Poisson, Uniform
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.validated import validated_of
-from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, STALENESS, is_own_word, measure
+from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, is_own_word, measure
 from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
@@ -101,8 +101,8 @@ def check_attackers(
 
 def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:
     """The parts of a run go together: what one needs, another part or the host gives."""
-    needed = {f"fact {fact}" for fact in (STALENESS, EPOCHS) if fact in recipe.required_facts}
-    needed |= {"losses"} if LOSS in recipe.required_facts else set()
+    words = {EPOCHS: f"fact {EPOCHS}", LOSS: "losses"}
+    needed = {word for fact, word in words.items() if fact in recipe.required_facts}
     selection = getattr(collect, "selection", None)
     if selection is not None and slot_of(selection) is None:
         host = host | {f"fact {EPOCHS}"}  # a user's selection is believed
@@ -117,7 +117,6 @@ class _Facts:
     needs: Words
     name: str = "the recipe"
     why: ClassVar[Mapping[str, str]] = {
-        f"fact {STALENESS}": 'late answers are dropped; set run.wait.late = "use"',
         f"fact {EPOCHS}": "SimulatedComputation reads the epochs that each client is given; set "
         "run.schedule.epochs = [1, 3], or use Computation, which reads the clock",
         "losses": "the fact `loss` is measured by a method `predict_proba`, which this task's learner does not have",

@@ -155,10 +155,9 @@ def run_config(
     1
     """
     check_new(out)
-    if config.run.wait is not None and config.run.delays is None:
+    if config.run.wait is not None:
         raise ConfigError(
-            "run.wait has no effect on this machine, where no client is late; set run.delays to simulate late clients, "
-            "or use `fedmerit flower run`"
+            "run.wait has no effect on this machine, where no client is late; remove it, or use `fedmerit flower run`"
         )
     task = on_devices(load(config), config.run)
     recipe = check_config(config, task)

@@ -6,16 +6,16 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
 
-from fedmerit.core.facts import CLOCK, EPOCHS, STALENESS, find_fact
+from fedmerit.core.facts import CLOCK, EPOCHS, find_fact
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
 from fedmerit.core.state import View
-from fedmerit.core.types import EMPTY, ClientId, Download, Note, Own, Replies
+from fedmerit.core.types import ClientId, Download, Replies
 
 Chosen: TypeAlias = Mapping[ClientId, int | None]
 """The clients of a round in id order, with their epochs; None: the task's."""
@@ -41,13 +41,11 @@ class Selection(Protocol):
 class Collect(Protocol):
     """Selects the clients of a round and returns the replies that count in it."""
 
-    def select(self, view: View, own: Own) -> Chosen:
+    def select(self, view: View) -> Chosen:
         """Return the clients of the round in id order, with their epochs."""
 
-    def collect(
-        self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
-    ) -> tuple[Replies, Own]:
-        """Return the replies, with the facts that only the server knows, and the state of pending answers."""
+    def collect(self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View) -> Replies:
+        """Return the replies, with the facts that only the server knows."""
 
 
 @part("selection", "uniform")
@@ -95,84 +93,32 @@ class Poisson:
         return dict.fromkeys(int(client) for client in np.flatnonzero(taken))
 
 
-LateAnswers: TypeAlias = Literal["drop", "use"]
-"""An answer that arrives after its round is dropped, or used in the round in which it arrives."""
-LATE_WHY: Mapping[str, str] = {"answers in their round": 'late answers are used; set run.wait.late = "drop"'}
-
-
-def words_of_late(late: LateAnswers) -> Words:
-    """Words that a collector gives if it drops late answers, or uses them."""
-    return frozenset({"answers in their round"} if late == "drop" else {"fact staleness"})
-
-
 @part("collect", "in-time")
 class InTime:
-    """Ask every selected client and use the answers of the round.
-
-    A remote fleet may answer to an earlier round: such an answer counts with the epochs of its own round, which are
-    stored until it arrives.
+    """Ask every selected client in one exchange, and use the answers of the round.
 
     selection   draws the clients of a round
-    late        `use`: a remote fleet may send answers to earlier rounds; `drop`: they are dropped
 
     >>> InTime(Uniform(0.5)).selection
     Uniform(fraction=0.5, overselect=1.0)
     """
 
     selection: Annotated[Selection, Doc("draws the clients of a round")]
-    late: Annotated[LateAnswers, Doc("`use`: a remote fleet may send answers to earlier rounds")] = "drop"
 
-    why: ClassVar[Mapping[str, str]] = LATE_WHY
+    def select(self, view: View) -> Chosen:
+        """Return the clients that `selection` draws, each with its epochs."""
+        return self.selection(view.index, len(view.host.names), view.draws.run_seed)
 
-    @property
-    def gives(self) -> Words:
-        """Answers in their round if late ones are dropped, otherwise the fact `staleness`."""
-        return words_of_late(self.late)
-
-    def select(self, view: View, own: Own) -> Chosen:
-        """Return the clients that `selection` draws."""
-        return select(self.selection, view)
-
-    def collect(
-        self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
-    ) -> tuple[Replies, Own]:
-        """Ask all clients in one exchange."""
-        fact_names = client_facts(facts)
-        replies = view.host.clients.train(view.index, downloads, fact_names, view.draws.run_seed)
-        return with_server_facts(replies, downloads, facts, view.index, own)
-
-
-def select(selection: Selection, view: View) -> Chosen:
-    """Return the clients that a selection draws, each with its epochs."""
-    return selection(view.index, len(view.host.names), view.draws.run_seed)
-
-
-def client_facts(facts: Sequence[str]) -> tuple[str, ...]:
-    """Return the facts that clients report."""
-    return tuple(name for name in facts if find_fact(name).source == "client")
-
-
-def with_server_facts(
-    replies: Replies, downloads: Mapping[ClientId, Download], facts: Sequence[str], index: int, own: Own
-) -> tuple[Replies, Own]:
-    """Add epochs, staleness and times to the replies; return them and the epochs of pending answers."""
-    requested = {client: download.epochs for client, download in downloads.items()}
-    late = {int(client): epochs for client, epochs in own.get("epochs", EMPTY).items()}
-    server_facts = dict(replies.server_facts)
-    if any(requested.values()) or late:
-        epochs = requested | {client: late.get(client) for client in replies.started}
-        server_facts[EPOCHS] = {client: float(epochs.get(client) or 1) for client in replies.ids}
-    if replies.started or STALENESS in facts:
-        server_facts[STALENESS] = {client: float(index - replies.started.get(client, index)) for client in replies.ids}
-    if CLOCK in facts:
-        server_facts[CLOCK] = replies.seconds
-    pending = {client: epochs for client, epochs in (late | requested).items() if epochs and client not in replies.ids}
-    state = {"epochs": {str(client): epochs for client, epochs in pending.items()}} if pending else EMPTY
-    notes = [
-        Note("stale", "updates", f"answered late: its update of round {round_} counts in this round", client)
-        for client, round_ in sorted(replies.started.items())
-    ]
-    return replace(replies, server_facts=server_facts, notes=(*replies.notes, *notes)), state
+    def collect(self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View) -> Replies:
+        """Return the replies, with requested epochs and times by the server's clock where they are facts."""
+        asked = tuple(name for name in facts if find_fact(name).source == "client")
+        replies = view.host.clients.train(view.index, downloads, asked, view.draws.run_seed)
+        server_facts = dict(replies.server_facts)
+        if any(download.epochs for download in downloads.values()):
+            server_facts[EPOCHS] = {client: float(downloads[client].epochs or 1) for client in replies.ids}
+        if CLOCK in facts:
+            server_facts[CLOCK] = replies.seconds
+        return replace(replies, server_facts=server_facts)
 
 
 def draw(
