@@ -26,7 +26,7 @@ from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.server.aggregators import Bucketing, CoordinateMedian, GeometricMedian
+from fedmerit.core.server.aggregators import CoordinateMedian, GeometricMedian
 from fedmerit.store.run_folder import LEDGER, kernels
 
 
@@ -78,7 +78,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
     "shapley": lambda: replace(by_sum(recipes.fedavg()), stages=(Contribution("shapley"), Contribution("cosine"))),
     "by_contribution": lambda: Recipe((Contribution("leave-one-out"), DS), Product(), "max"),
-    "buckets": lambda: replace(by_sum(recipes.fedavg()), server=Server(Bucketing(GeometricMedian()))),
+    "geometric_median": lambda: replace(by_sum(recipes.fedavg()), server=Server(GeometricMedian())),
 }
 globals().update(RECIPES)  # `golden_rounds:fedavg` names the function
 

@@ -34,7 +34,7 @@ BY_FACTS = (
     "adaptive",
     "fedamp",
     "ditto",
-    "buckets",
+    "geometric_median",
     "scaffold",
     "feddyn",
     "yogi",
