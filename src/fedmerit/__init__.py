@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
     from fedmerit.core.search.step_search import StepSearch as StepSearch
     from fedmerit.core.server.optimizers import (
-        Adagrad as Adagrad,
         Adam as Adam,
         FedExP as FedExP,
         Momentum as Momentum,
@@ -112,7 +111,7 @@ _ROOMS = {
     ),
     "core.search.backtracking": ("Backtracking",),
     "core.search.step_search": ("StepSearch",),
-    "core.server.optimizers": ("Adagrad", "Adam", "FedExP", "Momentum", "Yogi"),
+    "core.server.optimizers": ("Adam", "FedExP", "Momentum", "Yogi"),
     "core.server.private_sum": ("PrivateSum",),
     "core.server.server": ("SGD", "Server"),
     "core.stages.claims": ("Claims",),

@@ -132,7 +132,7 @@ def outside() -> Iterator[tuple[Slot, str, str, Any]]:
 @pytest.mark.parametrize(("slot", "name", "key", "value"), list(outside()))
 def test_a_number_outside_its_range_is_refused_by_its_key(slot: Slot, name: str, key: str, value: Any):
     path, place = PLACES[slot]
-    table = {"name": FULL_NAMES.get(name, name), **({"of": "median"} if name == "bucketing" else {}), key: value}
+    table = {"name": FULL_NAMES.get(name, name), key: value}
     with pytest.raises(UserError, match=rf"recipe\.{path}\.{key}\b.*{str(value)[:4]}"):
         make_config({"recipe": place(table)})
 

@@ -31,7 +31,7 @@ from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, TrimmedMean
+from fedmerit.core.server.aggregators import NNM, CoordinateMedian, TrimmedMean
 
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
 PYTHON = [
@@ -79,11 +79,11 @@ PYTHON = [
     (
         {
             "server": {
-                "aggregator": {"name": "bucketing", "of": "median"},
+                "aggregator": {"name": "nnm", "of": "median"},
                 "optimizer": {"name": "momentum", "lr": 2},
             }
         },
-        Recipe((DS,), server=Server(Bucketing(CoordinateMedian()), Momentum(lr=2.0))),
+        Recipe((DS,), server=Server(NNM(CoordinateMedian()), Momentum(lr=2.0))),
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
     (
@@ -158,7 +158,6 @@ def test_all_mistakes_are_told_at_once():
         ({"stages": ["DS"]}, "recipe.stages.0: the server does not measure DS"),
         ({"stages": "claims"}, r"recipe.stages: must be a list \(got 'claims'\)"),
         ({"server": {"aggregator": "private-sum"}}, r"private-sum cannot be named here; set \[privacy\]"),
-        ({"server": {"aggregator": {"name": "bucketing"}}}, "bucketing needs `of`"),
         ({"server": {"optimizer": {"learning_rate": 2}}}, "did you mean 'recipe.server.optimizer.lr'"),
         ({"server": "momentum"}, "recipe.server: must be a table such as"),
         ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),

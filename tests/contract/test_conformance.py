@@ -53,8 +53,7 @@ from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_CO
 from fedmerit.core.host import Fleet, Host
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import initial_state, run_round
-from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
-from fedmerit.core.server.centred_clipping import CentredClipping
+from fedmerit.core.server.aggregators import NNM, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.stages.arc import Arc
 from fedmerit.core.state import Record
 from fedmerit.fleet.local import LocalFleet
@@ -71,8 +70,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), server=Server(optimizer=Adam())),
     "median and clip": lambda: replace(THREE, stages=(Clip(),), server=Server(CoordinateMedian())),
     "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), server=Server(NNM(TrimmedMean()))),
-    "buckets": lambda: replace(fedavg(), server=Server(Bucketing(GeometricMedian()))),
-    "centred clipping after ARC": lambda: replace(fedavg(), stages=(Arc(),), server=Server(CentredClipping(0.5))),
+    "geometric median after ARC": lambda: replace(fedavg(), stages=(Arc(),), server=Server(GeometricMedian())),
     "robust criteria": lambda: prioritized(Alignment(), NormInlier()),
     "robust": robust,
     "robust with server rows": lambda: robust(server_rows=True),

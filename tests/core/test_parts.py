@@ -86,7 +86,7 @@ REQUIRED: dict[str, Any] = {
     "score": Product(),
 }
 """A value for each setting without a default; `of` differs by part."""
-OF = {"reputation": DS, "bucketing": Mean()}
+OF = {"reputation": DS}
 COMPANIONS = {("top-share", "beta"): {"share": "tanh"}}
 """Settings that only some values of another setting go with."""
 KINDS = [kind for table in PARTS.values() for kind in table.values()]
