@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from fedmerit import fedavg, federate
 from fedmerit.core.collect.collect import Uniform, draw
 from fedmerit.core.collect.schedules import Schedule
-from fedmerit.core.collect.wait import Wait
 from fedmerit.core.lr_schedules import cosine_factor
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError
 
 
 def test_how_many_are_drawn():
-    """A share is rounded and at least one; `overselect` asks for more, rounded up, and never for more than all."""
+    """A share is rounded and at least one."""
     assert [len(draw(share, 10, 0, "x", 1)) for share in (0.01, 0.24, 0.26, 1.0)] == [1, 2, 3, 10]
-    assert [len(draw(0.3, 10, 0, "x", 1, more)) for more in (1.0, 1.1, 2.0, 9.0)] == [3, 4, 6, 10]
     assert draw(0.5, 10, 0, "x", 1) == tuple(sorted(draw(0.5, 10, 0, "x", 1)))
-    assert len(Uniform(0.3, overselect=4 / 3)(1, 10, 0)) == 4, "4 / 3 of 3 is 4, whatever the rounding"
 
 
 def test_without_epochs_the_task_decides():
@@ -113,17 +110,3 @@ def test_turns_and_epochs_are_drawn_once_for_each_client():
 def test_bad_schedules_are_refused(settings: dict[str, object], says: str):
     with pytest.raises(ConfigError, match=says):
         Schedule(10, **settings)  # type: ignore[arg-type]
-
-
-def test_how_long_a_round_waits():
-    wait = Wait(min_fraction=0.7, seconds=60)
-    assert (wait.enough(10), Wait(0.01, 60).enough(3)) == (7, 1)
-    assert not wait.is_over(10, 10, 5), "without over-selection the clock decides"
-
-
-def test_with_more_asked_than_needed_the_first_are_enough():
-    wait = Wait(min_fraction=0.5, seconds=60, overselect=1.3)
-    assert [wait.needed(asked) for asked in (1, 13, 14, 26)] == [1, 10, 10, 20]
-    assert Wait(0.5, 60).needed(7) == 7
-    assert [wait.enough(asked) for asked in (1, 13)] == [1, 5]
-    assert (wait.is_over(9, 13, 5), wait.is_over(10, 13, 5), wait.is_over(5, 13, 60)) == (False, True, True)

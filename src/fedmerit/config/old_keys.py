@@ -45,7 +45,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.criteria=Company": "SimilarityFilter",
     "recipe.criteria=Usual": "NormInlier",
     "run.wait.at_least": "run.wait.min_fraction",
-    "run.wait.over": "run.wait.overselect",
 }
 """Old -> new; `key=value` for a value that was renamed. Keys have no list positions."""
 
@@ -94,6 +93,8 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.search.reference": "orders are compared with the last round",
     "recipe.stages.enrolled": "facts of rows count as at first",
     "recipe.criteria=Staleness": "late answers are dropped",
+    "run.wait.over": "raise run.fraction",
+    "run.wait.overselect": "raise run.fraction",
     "run.wait.late": "late answers are dropped",
     "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "run.stop.least": "set run.stop.patience, the rounds without a better measure",
@@ -147,8 +148,8 @@ def renamed(key: str, value: str | None = None) -> str | None:
 
     >>> renamed("recipe.search.judges")
     '`recipe.search.judges` was removed; all clients test orders, and the clients of the round test steps'
-    >>> renamed("run.wait.over")
-    '`run.wait.over` is now `run.wait.overselect`'
+    >>> renamed("run.wait.at_least")
+    '`run.wait.at_least` is now `run.wait.min_fraction`'
     >>> renamed("recipe.criteria.1", "Usual")
     'recipe.criteria.1: Usual is now NormInlier'
     """

@@ -37,13 +37,10 @@ class WaitConfig(Section):
         0.8, description="share of the selected clients that must have answered"
     )
     seconds: Positive = Field(60.0, description="timeout of a round, in seconds")
-    overselect: Annotated[float, Field(ge=1, le=10)] = Field(
-        1.0, description="select this many times the clients that a round needs and use the first answers"
-    )
 
     def make(self) -> Wait:
         """Make the rule that the core uses."""
-        return Wait(self.min_fraction, self.seconds, self.overselect)
+        return Wait(self.min_fraction, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +127,9 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
-        uniform = self.schedule is None and self.selection == "uniform"
-        overselect = self.wait.overselect if self.wait else 1.0
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
                 "selection has no effect with a schedule, which selects the clients; remove one of the two"
-            )
-        if overselect > 1 and not uniform:
-            raise ValueError(
-                "wait.overselect needs uniform selection; remove schedule and selection, or wait.overselect"
-            )
-        if overselect > 1 and overselect * self.fraction > 1:
-            raise ValueError(
-                f"wait.overselect = {overselect:g} times fraction = {self.fraction:g} is more than all clients; set "
-                f"fraction to {1 / overselect:.2g} or less"
             )
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("early stopping needs a test after every round; remove evaluate_every")
@@ -159,7 +145,7 @@ def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
         return Schedule(run.rounds, run.schedule.rates, run.schedule.epochs)
     if run.selection == "poisson":
         return Poisson(run.fraction, secret)
-    return Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
+    return Uniform(run.fraction)
 
 
 def make_collect(run: RunConfig, recipe: Recipe) -> InTime:

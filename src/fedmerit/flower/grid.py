@@ -152,9 +152,7 @@ def exchange(
             break
     unanswered = {client: message_id for message_id, client in waiting.items()}
     if over:
-        enough = wait is not None and wait.overselect > 1 and len(answers) >= wait.needed(len(messages))
-        text = "not needed: enough other clients had answered after" if enough else "late: no answer within"
-        failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
+        failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
         return Exchange(answers, failed, seconds, gone, unanswered=unanswered)
     failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
     return Exchange(answers, failed, seconds, gone, list(unanswered))

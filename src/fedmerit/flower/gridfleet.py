@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -365,19 +365,14 @@ class GridFleet:
         kind: str,
         receive: Receive | None = None,
     ) -> Exchange:
-        """Send a message to each client that is connected and not late.
-
-        Only training overselects, that is, sends to more clients than it needs. `receive` gets each answer as it
-        arrives.
-        """
-        wait = self.wait if kind == TRAIN or self.wait is None else replace(self.wait, overselect=1.0)
+        """Send a message to each client that is connected and not late; `receive` gets each answer as it arrives."""
         self._welcome_back()
         for client in answered_late(self.grid, self.late, self.nodes):
             del self.late[client]
             log.info("fedmerit: %s is available again after a late answer", self.server.names[client])
         free = [client for client in contents if client in self.nodes and client not in self.late]
         messages = {client: (self.nodes[client], contents[client]) for client in free}
-        result = exchange(self.grid, messages, kind, self.timeout, wait, receive)
+        result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
         away = {
             client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
             for client in contents

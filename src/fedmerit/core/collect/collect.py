@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -52,19 +51,17 @@ class Collect(Protocol):
 class Uniform:
     """Draw max(round(C * K), 1) clients uniformly without replacement [FedAvg, Alg. 1].
 
-    fraction     C, the share of the K clients drawn per round
-    overselect   draw this many times as many, of which the round needs those that answer first, see `Wait`
+    fraction   C, the share of the K clients drawn per round
 
-    >>> len(Uniform(0.5, overselect=1.3)(index=1, clients=20, seed=0))
-    13
+    >>> len(Uniform(0.5)(index=1, clients=20, seed=0))
+    10
     """
 
     fraction: Annotated[float, Interval(gt=0, le=1), Doc("share of the clients drawn per round")] = 0.1
-    overselect: Annotated[float, Interval(ge=1), Doc("draw this many times the clients that a round needs")] = 1.0
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
         """Return the clients in id order, with the task's epochs."""
-        return dict.fromkeys(draw(self.fraction, clients, seed, "select", index, overselect=self.overselect))
+        return dict.fromkeys(draw(self.fraction, clients, seed, "select", index))
 
 
 @part("selection", "poisson")
@@ -100,7 +97,7 @@ class InTime:
     selection   draws the clients of a round
 
     >>> InTime(Uniform(0.5)).selection
-    Uniform(fraction=0.5, overselect=1.0)
+    Uniform(fraction=0.5)
     """
 
     selection: Annotated[Selection, Doc("draws the clients of a round")]
@@ -121,18 +118,11 @@ class InTime:
         return replace(replies, server_facts=server_facts)
 
 
-def draw(
-    fraction: float, clients: int, seed: int, purpose: str, index: int, overselect: float = 1.0
-) -> tuple[ClientId, ...]:
-    """Draw max(round(fraction * clients), 1) clients, or `overselect` times as many, in id order."""
-    number = count_drawn(fraction, clients, overselect)
+def draw(fraction: float, clients: int, seed: int, purpose: str, index: int) -> tuple[ClientId, ...]:
+    """Draw max(round(fraction * clients), 1) clients, in id order."""
+    number = max(round(fraction * clients), 1)
     drawn = generator(seed, purpose, index).choice(clients, size=number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
-
-
-def count_drawn(fraction: float, clients: int, overselect: float) -> int:
-    """max(round(fraction * clients), 1), or `overselect` times as many, at most all."""
-    return min(ceil(overselect * max(round(fraction * clients), 1) - 1e-9), clients)
 
 
 def default_fraction(clients: int) -> float:
