@@ -95,6 +95,8 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.criteria=Staleness": "late answers are dropped",
     "run.wait.over": "raise run.fraction",
     "run.wait.overselect": "raise run.fraction",
+    "facts.client": "call that column client, id or name, or put it first",
+    "facts.columns": "write the facts to a CSV file and set facts.file",
     "run.wait.late": "late answers are dropped",
     "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "run.stop.least": "set run.stop.patience, the rounds without a better measure",

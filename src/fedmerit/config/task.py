@@ -284,38 +284,10 @@ def _refusal(key: str, partition: str) -> str:
     return f"task.{key} needs task.kinds{also} (got partition {partition}); remove it"
 
 
-def _worded(value: object) -> object:
-    """TOML's true and false as text, as in a CSV file."""
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-Number: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
-Value: TypeAlias = Annotated[Number | str, BeforeValidator(_worded)]
-
-
 class FactsConfig(Section):
     """[facts]: your own facts about each client, for criteria `fact:NAME`."""
 
     file: str = Field(
-        "",
-        description="CSV file with one line per client; the remaining columns are facts; default: none, give `columns`",
+        description="CSV file with one line per client; the column `client`, `id` or `name`, else the first, names the "
+        "client, and the remaining columns are facts"
     )
-    client: str = Field(
-        "", description="the column of `file` that names the client; default: `client`, `id`, `name` or the first"
-    )
-    columns: dict[str, tuple[Value, ...]] = Field(
-        {}, description="facts without a file: for each a list with one number, word or true per client; default: none"
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if bool(self.file) == bool(self.columns):
-            raise ConfigError(
-                f"[facts] needs either file or [facts.columns] (got {'both' if self.file else 'neither'}); set "
-                "file = 'clients.csv', or columns = { age = [34, 51] }"
-            )
-        if self.client and not self.file:
-            raise ConfigError(
-                f"facts.client needs facts.file (got {self.client!r} and no file); set it, or remove facts.client"
-            )
-        return self
