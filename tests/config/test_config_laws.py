@@ -49,7 +49,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
     "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
     "grouping": st.sampled_from(["one", {"name": "cosine", "threshold": 0.5}]),
-    "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
+    "reward": st.sampled_from(["nothing", {"name": "top-share", "scope": "layer"}]),
 }
 EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
 

@@ -61,8 +61,8 @@ PYTHON = [
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
     (
-        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3, "floor": 0.1}, "until": 4}},
-        recipes.m2f(reward=TopShare("tanh", floor=0.1, beta=3), until=4),
+        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3}, "until": 4}},
+        recipes.m2f(reward=TopShare("tanh", beta=3), until=4),
     ),
     (
         {"stages": ["claims", {"name": "clip", "times": 2}, "contribution:cosine"]},
@@ -87,8 +87,8 @@ PYTHON = [
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
     (
-        {"name": "adaptive", "search": {"by": "accuracy"}},
-        replace(recipes.adaptive(), search=StepSearch(by="accuracy")),
+        {"name": "adaptive", "search": {"adjust_on": "test"}},
+        replace(recipes.adaptive(), search=StepSearch(adjust_on="test")),
     ),
     (
         {

@@ -145,5 +145,5 @@ def test_the_mean_square_is_that_of_the_clipped_updates() -> None:
     updates = np.array([[3, 0], [0, 3], [0, 900]], dtype=np.float32)
     clipped = np.array([[3, 0], [0, 3], [0, 3]], dtype=np.float32)
     recipe = replace(fedavg(), server=Server(optimizer=FedExP()))
-    found = model_after(replace(recipe, stages=(Clip(3.0),)), updates)
+    found = model_after(replace(recipe, stages=(Clip(),)), updates)
     np.testing.assert_allclose(found, model_after(recipe, clipped), rtol=1e-6)

@@ -70,9 +70,6 @@ class NodesConfig(Section):
         (), description="of arrays: the shape of a row, [30] or [height, width, channels]; default: none"
     )
     server: str = Field("", description="file with the server's own rows, for `validated:` criteria; default: none")
-    most_rows: Count | None = Field(
-        None, description="largest number of training rows that a node may report; default: no limit"
-    )
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -63,7 +63,7 @@ class PrivateSum:
     gives: ClassVar[Words] = ACCOUNTED
     demands: ClassVar[Words] = ACCOUNTED
     why: ClassVar[Mapping[str, str]] = {
-        "accounted": "[privacy] accounts for one noisy sum; use DS, LD, LC, CB, IS, MW, Participation, LossPower, "
+        "accounted": "[privacy] accounts for one noisy sum; use DS, LD, LC, CB, IS, MW, Participation, "
         "attribute:NAME, fact:NAME or validated:OBJECTIVE, with prioritized, product or another score of one client",
     }
 
