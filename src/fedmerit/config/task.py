@@ -149,12 +149,9 @@ class TaskConfig(Section):
     client: str = Field(
         "", description="of a table: the column that names the client; default: of several files, the file"
     )
-    label: str | tuple[str, ...] = Field(
-        "", description='of a table: the column to predict; a list of columns with `target = "labels"`'
-    )
-    target: Literal["classes", "number", "labels"] = Field(
-        "classes",
-        description="of a table: the label is one of several `classes`, a `number`, or several `labels` of 0 and 1",
+    label: str = Field("", description="of a table: the column to predict")
+    target: Literal["classes", "number"] = Field(
+        "classes", description="of a table: the label is one of several `classes`, or a `number`"
     )
     tolerance: Positive | None = Field(
         None, description='with `target = "number"`: largest error of a prediction that counts as correct'
@@ -223,11 +220,6 @@ class TaskConfig(Section):
             raise ValueError(f"size must be [min, max] with min <= max (got {list(self.size)})")
         if self.tolerance is not None and self.target != "number":
             raise ValueError(f'tolerance needs target = "number" (got "{self.target}"); remove it')
-        if isinstance(self.label, tuple) != (self.target == "labels"):
-            raise ValueError(
-                'label must be one column, or with target = "labels" a list of columns (got '
-                f'label = {self.label!r} and target = "{self.target}")'
-            )
         return self
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`

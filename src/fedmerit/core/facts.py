@@ -109,8 +109,7 @@ def _classes(samples: Samples) -> NDArray[np.int64]:
     """Classes of the rows; an error if the task does not predict classes."""
     if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
         raise DataError(
-            "the criteria LD, CB and MW count classes, but this task predicts "
-            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; use DS, Attribute or validated:r2"
+            "the criteria LD, CB and MW count classes, this task predicts numbers; use DS, Attribute or validated:r2"
         )
     return samples.y
 

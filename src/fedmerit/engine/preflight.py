@@ -190,7 +190,7 @@ def try_model(task: Task) -> None:
     data, learner = task.federation, task.learner
     target = target_of(learner).kind
     if target != data.target:
-        ways = {"classes": "Classes()", "number": "Number(tolerance=...)", "labels": "Labels()"}
+        ways = {"classes": "Classes()", "number": "Number(tolerance=...)"}
         raise ConfigError(
             f"the data's labels are of target {data.target!r}, and the learner predicts {target!r}; "
             f"TorchLearner(build, target={ways[data.target]}), from fedmerit.core.targets, or set the data's target"
@@ -202,11 +202,9 @@ def try_model(task: Task) -> None:
         return
     shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
     try:
-        predicted, chances = predict_all(learner, model, row)
+        _, chances = predict_all(learner, model, row)
     except Exception as error:  # whatever a user's module raises
         raise DataError(f"the model cannot read {shape}: {type(error).__name__}: {error}".splitlines()[0]) from error
-    if data.target == "labels" and predicted.shape != (1, data.classes):
-        raise DataError(f"the model tells {predicted.shape[1]} labels, and the data has {data.classes}")
     if chances is not None and chances.shape[1] < data.classes:
         raise DataError(f"the model tells {chances.shape[1]} classes apart, and the data has {data.classes}")
 

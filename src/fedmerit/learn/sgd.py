@@ -244,7 +244,7 @@ class TorchLearner:
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
 
-        Each of several labels has a separate p; a number has none.
+        A number has none.
         """
         parts = self._outputs(model, x, output_of(self.target).probabilities)
         return fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
