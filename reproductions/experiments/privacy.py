@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from scipy import ndimage
@@ -28,7 +27,7 @@ from fedmerit.config.privacy import noise_for
 from fedmerit.config.train import TrainConfig
 from fedmerit.core.collect.collect import Poisson
 from fedmerit.core.recipes import private
-from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.types import Vector
 from fedmerit.core.weights.limits import Cap
 from fedmerit.core.weights.weigh import scale
@@ -161,7 +160,7 @@ class Trial:
     row: str
     epsilon: float | None
     rate: float
-    clip: float | Literal["adaptive"] | None
+    clip: float | None
     seed: int
     tuning: bool = False
 
@@ -174,8 +173,7 @@ class Trial:
         recipe, selection = setting.recipes()[self.row], Poisson(setting.fraction)
         if self.epsilon is not None and self.clip is not None:
             noise = noise_for(self.epsilon, DELTA, setting.fraction, ROUNDS)
-            clip = AdaptiveClip() if self.clip == "adaptive" else self.clip
-            recipe = private(recipe, PrivateSum(noise, setting.fraction, clip, delta=DELTA, reproducible=True))
+            recipe = private(recipe, PrivateSum(noise, setting.fraction, self.clip, delta=DELTA, reproducible=True))
         run = federate(task, recipe, rounds=ROUNDS, selection=selection, seed=self.seed, evaluate_every=ROUNDS)
         return run.accuracy
 
@@ -217,12 +215,10 @@ def tuned(results: Results, setting: str, private: bool) -> tuple[float, float |
     return max(grid, key=lambda pair: results(Trial(setting, BASELINE, epsilon, pair[0], pair[1], TUNING, tuning=True)))
 
 
-def trials(
-    results: Results, setting: str, row: str, epsilon: float | None, clip: Literal["tuned", "adaptive"] = "tuned"
-) -> list[Trial]:
+def trials(results: Results, setting: str, row: str, epsilon: float | None) -> list[Trial]:
     """One per seed, with the settings that were tuned for the federation."""
-    rate, chosen = tuned(results, setting, epsilon is not None)
-    return [Trial(setting, row, epsilon, rate, chosen if clip == "tuned" else clip, seed) for seed in SEEDS]
+    rate, clip = tuned(results, setting, epsilon is not None)
+    return [Trial(setting, row, epsilon, rate, clip, seed) for seed in SEEDS]
 
 
 def accuracies(results: Results, some: Iterable[Trial]) -> Vector:
@@ -271,13 +267,7 @@ def table(results: Results, name: str, only_known: bool) -> list[str]:
         prices = [span(found[row, epsilon] - found[row, None]) for row in rows]
         lines.append(f"| {_named(epsilon)} | {' | '.join(prices)} |")
     (free, _), (rate, clip) = tuned(results, name, False), tuned(results, name, True)
-    lines += ["", f"Chosen: learning rate {rate:g} and clip {clip:g}; without privacy learning rate {free:g}."]
-    adapted = {epsilon: trials(results, name, BASELINE, epsilon, "adaptive") for epsilon in EPSILONS[1:]}
-    if only_known and any(one.key not in results.known for some in adapted.values() for one in some):
-        return lines
-    gained = {epsilon: accuracies(results, some) - found[BASELINE, epsilon] for epsilon, some in adapted.items()}
-    told = "; ".join(f"{span(gain)} at epsilon {epsilon:g}" for epsilon, gain in gained.items())
-    return [*lines, "", f'With `clip = "adaptive"` in place of the chosen one, unweighted: {told}.']
+    return [*lines, "", f"Chosen: learning rate {rate:g} and clip {clip:g}; without privacy learning rate {free:g}."]
 
 
 def _mean(accuracies: Vector) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.seeds import generator
-from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, MultiKrum, TrimmedMean
+from fedmerit.core.server.aggregators import NNM, CoordinateMedian, GeometricMedian, MultiKrum, TrimmedMean
 from fedmerit.core.server.server import Aggregator, Batch, Mean
 from fedmerit.core.updates import Updates
 
@@ -35,7 +35,6 @@ def costs() -> dict[str, Aggregator]:
         "median": CoordinateMedian(),
         "trimmed mean": TrimmedMean(0.2),
         "NNM + trimmed mean": NNM(TrimmedMean(0.2), 0.2),
-        "bucketing + median": Bucketing(CoordinateMedian()),
     }
 
 

@@ -63,11 +63,8 @@ ROWS: Mapping[str, Recipe] = {
     "FedAvg, finished alone": shares(Whole(), ALONE_FROM),
     "M2F's shares, own training kept": shares(TopShare("sum"), training="keep"),
     "rewards by cosine, after CGSV": cosine_rewards(),
-    "size, T 0.5": shares(TopShare("max", temperature=0.5)),
-    "size, T 1": shares(TopShare("max")),
-    "size, T 0.5, floor 0.02": shares(TopShare("max", temperature=0.5, floor=0.02)),
-    "size, T 0.5, finished": shares(TopShare("max", temperature=0.5), ALONE_FROM),
-    "size, T 1, finished": shares(TopShare("max"), ALONE_FROM),
+    "size": shares(TopShare("max")),
+    "size, finished": shares(TopShare("max"), ALONE_FROM),
 }
 
 
@@ -264,9 +261,8 @@ def page() -> Iterator[str]:
         "",
         "- *contribution*: the Shapley value over FedAvg's rounds, accuracy on the server's rows (500; Heart 60)",
         "- *gain*: accuracy at the end minus accuracy alone (row standalone: same learner, rounds and epochs)",
-        "- *size*: merit is the dataset size; shares of the",
-        "  aggregate's largest entries are floor + (1 - floor) (merit / best) ^ (1 / T), and a model moves by its",
-        f"  reward alone; *finished*: the last {FINISH} of the {ROUNDS} rounds everybody trains on alone",
+        "- *size*: merit is the dataset size; shares of the aggregate's largest entries are merit / best, and a model",
+        f"  moves by its reward alone; *finished*: the last {FINISH} of the {ROUNDS} rounds everybody trains on alone",
         "- r: Pearson's correlation; +- is half of the 95 % interval over seeds; a dash: all clients end alike",
         "",
     )

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
     from fedmerit.core.search.step_search import StepSearch as StepSearch
     from fedmerit.core.server.optimizers import (
-        Adagrad as Adagrad,
         Adam as Adam,
         FedExP as FedExP,
         Momentum as Momentum,
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from fedmerit.core.stages.claims import Claims as Claims
     from fedmerit.core.stages.clip import Clip as Clip
     from fedmerit.core.types import Samples as Samples
-    from fedmerit.core.weights.limits import Cap as Cap, SiteCap as SiteCap
+    from fedmerit.core.weights.limits import Cap as Cap
     from fedmerit.core.weights.scores import (
         OWA as OWA,
         Choquet as Choquet,
@@ -124,13 +123,13 @@ _ROOMS = {
     ),
     "core.search.backtracking": ("Backtracking",),
     "core.search.step_search": ("StepSearch",),
-    "core.server.optimizers": ("Adagrad", "Adam", "FedExP", "Momentum", "Yogi"),
+    "core.server.optimizers": ("Adam", "FedExP", "Momentum", "Yogi"),
     "core.server.private_sum": ("PrivateSum",),
     "core.server.server": ("SGD", "Server"),
     "core.stages.claims": ("Claims",),
     "core.stages.clip": ("Clip",),
     "core.types": ("Samples",),
-    "core.weights.limits": ("Cap", "SiteCap"),
+    "core.weights.limits": ("Cap",),
     "core.weights.scores": ("OWA", "Choquet", "Prioritized", "Product", "Ranked", "Score", "WeightedMean"),
     "core.weights.weigh": ("Scale", "scale", "weigh"),
     "engine.finished": ("Run",),

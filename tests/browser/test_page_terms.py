@@ -35,7 +35,6 @@ SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "weighted-mean": ({}, {"weights": (0.5, 0.3, 0.2)}),
     "product": ({}, {"rank": "borda"}),
     "owa": ({"weights": (0.2, 0.3, 0.5)},),
-    "topsis": ({}, {"weights": (0.5, 0.3, 0.2)}, {"rank": "borda"}),
     "choquet": ({"shapley": (0.5, 0.3, 0.2), "interaction": ((0, 1, 0.1), (1, 2, -0.2))}, {"shapley": (0.5, 0.3, 0.2)}),
 }
 MADE: Mapping[str, Score] = {

@@ -13,7 +13,7 @@ from helpers import CommandLine, one_line
 from fedmerit import Federation, Split, load_config
 from fedmerit.core.criteria.table import display_name
 from fedmerit.engine.measured import measured_facts, readable_criteria, separations
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import DataError
 from fedmerit.tasks.registry import load_task, make_client, make_task
 
 CLIENTS = """client;age;battery;job
@@ -91,9 +91,11 @@ def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLin
 
 def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine, tmp_path: Path):
     """Columns of [facts] that separate, and an attribute; the recipe's DS, which does not, is told too."""
-    columns = ", ".join(f"f{number} = [1, 2, 3, {number + 4}]" for number in range(22))
+    lines = [[client, *(number + 4 if client == 3 else client + 1 for number in range(22))] for client in range(4)]
+    header = ["client", *(f"f{number}" for number in range(22))]
+    (tmp_path / "a.csv").write_text("\n".join(",".join(map(str, line)) for line in [header, *lines]))
     text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\ncriteria = ['DS']\n"
-    text += f"[facts]\ncolumns = {{{columns}}}\n"
+    text += f"[facts]\nfile = '{tmp_path / 'a.csv'}'\n"
     (tmp_path / "a.toml").write_text(text)
     screen = cli("doctor", tmp_path / "a.toml").out
     assert "│ dataset size " in screen
@@ -182,19 +184,15 @@ def test_a_word_that_nobody_has_is_refused(cli: CommandLine, config: Path, tmp_p
 
 
 def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Path, tmp_path: Path):
-    """`fact:vip` of true and false is 1 and 0, from a CSV and from TOML; an age is the number, however written."""
+    """`fact:vip` of true and false is 1 and 0; an age is the number, however written."""
     (tmp_path / "clients.csv").write_text(
         "client,age,battery,vip\n0,24,1,true\n1,61,1,False\n2,24,1,TRUE\n3,3,1,false\n"
     )
-    toml = "facts={columns={age=[24, 61, 24, 3], vip=[true, false, true, false]}}"
-    plain = tmp_path / "plain.toml"
-    plain.write_text(CONFIG.partition("[facts]")[0] + CONFIG.partition('"{file}"\n')[2])
-    for place, given in enumerate(((config,), (plain, "--set", toml))):
-        for number, criterion in enumerate(("fact:vip", "fact:age is 24")):
-            out, priority = tmp_path / f"{place}{number}", f"recipe.criteria={json.dumps([criterion])}"
-            assert cli("run", *given, "--set", priority, "--out", out).code == 0
-            rows = json.loads(cli("explain", out, "--json").out)["clients"]
-            assert {row["id"]: row["weight"] for row in rows} == {0: 0.5, 1: 0, 2: 0.5, 3: 0}
+    for number, criterion in enumerate(("fact:vip", "fact:age is 24")):
+        out, priority = tmp_path / f"{number}", f"recipe.criteria={json.dumps([criterion])}"
+        assert cli("run", config, "--set", priority, "--out", out).code == 0
+        rows = json.loads(cli("explain", out, "--json").out)["clients"]
+        assert {row["id"]: row["weight"] for row in rows} == {0: 0.5, 1: 0, 2: 0.5, 3: 0}
 
 
 @pytest.mark.parametrize(
@@ -213,14 +211,9 @@ def test_mistakes_in_the_file_are_named(cli: CommandLine, config: Path, tmp_path
     assert error in " ".join(cli("doctor", config).out.split())
 
 
-def test_columns_instead_of_a_file_and_one_of_them_alone():
-    config = load_config(None, ["task.clients=2", "facts={columns={age=[30, 50], job=['cook', 'nurse']}}"])
-    assert make_task(config).federation.own_facts == ({"age": 30, "job": "cook"}, {"age": 50, "job": "nurse"})
-    assert dict(make_client(config, 1).data.train.own) == {"age": 50, "job": "nurse"}
-    with pytest.raises(ConfigError, match="got neither"):
-        load_config(None, ["facts={}"])
-    with pytest.raises(ConfigError, match=r"facts\.client needs facts\.file"):
-        load_config(None, ["facts={client='id', columns={age=[1]}}"])
-    missing = load_config(None, ["facts={file='clients.csv', client='who'}"])
+def test_a_node_reads_its_own_line_and_a_file_must_be_there(config: Path):
+    loaded = load_config(config, [])
+    assert dict(make_client(loaded, 1).data.train.own) == {"age": 61, "battery": 0.4, "job": "clerk"}
+    missing = load_config(None, ["facts={file='clients.csv'}"])
     with pytest.raises(DataError, match=r"facts\.file: no file clients\.csv; .* where the command is called"):
         make_task(missing)

@@ -61,17 +61,6 @@ def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config:
     assert "the guarantee is void" in " ".join(answer.err.split())
 
 
-def test_an_adaptive_clip_takes_a_part_of_the_noise(cli: CommandLine, config: Path) -> None:
-    change = ["--set", "privacy.clip=adaptive", "--set", "privacy.clip_start=0.3"]
-    told = json.loads(cli("doctor", config, "--json", *change).out)["privacy"]
-    assert told["clip"] == "adaptive"
-    assert told["first_clip"] == 0.3
-    assert told["noise_on_sum"] == pytest.approx((1.1**-2 - (2 * 1.1) ** -2) ** -0.5)  # 20 expected clients: s = z
-    assert told["epsilon"] == pytest.approx(epsilon_after(1.1, 0.2, 5, 1e-5)), "the account stays that of the noise"
-    text = " ".join(cli("doctor", config, *change).out.split())
-    assert "noise 1.1 x adaptive clip from 0.3 (on the sum 1.27 x clip)" in text
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import dp_accounting
 import pytest
-from dp_accounting import pld, rdp
+from dp_accounting import rdp
 from flwr.supercore.privacy_accounting import (
     GaussianPrivacyEvent,
     NeighboringRelation,
@@ -46,13 +46,6 @@ def sampled(noise: float, fraction: float) -> Any:
 def test_epsilon_is_dp_accountings_own(noise: float, fraction: float, rounds: int, delta: float) -> None:
     direct = rdp.RdpAccountant().compose(sampled(noise, fraction), rounds).get_epsilon(delta)
     assert epsilon_after(noise, fraction, rounds, delta) == pytest.approx(direct, rel=1e-9)
-
-
-@pytest.mark.parametrize(("noise", "fraction", "rounds", "delta"), SETTINGS[4::2])
-def test_pld_is_dp_accountings_own_and_tighter(noise: float, fraction: float, rounds: int, delta: float) -> None:
-    direct = pld.PLDAccountant().compose(sampled(noise, fraction), rounds).get_epsilon(delta)
-    assert epsilon_after(noise, fraction, rounds, delta, "pld") == pytest.approx(direct, rel=1e-6)
-    assert direct <= epsilon_after(noise, fraction, rounds, delta)
 
 
 @pytest.mark.parametrize(("noise", "fraction", "rounds", "delta"), SETTINGS[5:8])

@@ -49,7 +49,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
     "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
     "grouping": st.sampled_from(["one", {"name": "cosine", "threshold": 0.5}]),
-    "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
+    "reward": st.sampled_from(["nothing", {"name": "top-share", "scope": "layer"}]),
 }
 EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
 
@@ -132,7 +132,7 @@ def outside() -> Iterator[tuple[Slot, str, str, Any]]:
 @pytest.mark.parametrize(("slot", "name", "key", "value"), list(outside()))
 def test_a_number_outside_its_range_is_refused_by_its_key(slot: Slot, name: str, key: str, value: Any):
     path, place = PLACES[slot]
-    table = {"name": FULL_NAMES.get(name, name), **({"of": "median"} if name == "bucketing" else {}), key: value}
+    table = {"name": FULL_NAMES.get(name, name), key: value}
     with pytest.raises(UserError, match=rf"recipe\.{path}\.{key}\b.*{str(value)[:4]}"):
         make_config({"recipe": place(table)})
 
@@ -169,9 +169,7 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "size": st.integers(1, 99) | st.tuples(st.integers(1, 9), st.integers(9, 99)).map(list),
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
-KINDS = st.fixed_dictionaries(
-    {}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9), "sites": st.just({"a": [0, "b"]})}
-)
+KINDS = st.fixed_dictionaries({}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9)})
 
 
 @pytest.mark.parametrize("partition", ["default", *PARTITIONS])

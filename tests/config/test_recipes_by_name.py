@@ -21,7 +21,6 @@ from fedmerit import (
     Momentum,
     Recipe,
     Server,
-    SiteCap,
     StepSearch,
     TopShare,
     UserError,
@@ -32,7 +31,7 @@ from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, TrimmedMean
+from fedmerit.core.server.aggregators import NNM, CoordinateMedian, TrimmedMean
 
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
 PYTHON = [
@@ -62,16 +61,16 @@ PYTHON = [
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
     (
-        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3, "floor": 0.1}, "until": 4}},
-        recipes.m2f(reward=TopShare("tanh", floor=0.1, beta=3), until=4),
+        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3}, "until": 4}},
+        recipes.m2f(reward=TopShare("tanh", beta=3), until=4),
     ),
     (
         {"stages": ["claims", {"name": "clip", "times": 2}, "contribution:cosine"]},
         Recipe((DS,), stages=(Claims(), Clip(times=2.0), Contribution("cosine"))),
     ),
     (
-        {"limits": [{"name": "cap", "times": 3}, "site-cap"]},
-        Recipe((DS,), limits=(Cap(3.0), SiteCap(0.5))),
+        {"limits": [{"name": "cap", "times": 3}, "cap"]},
+        Recipe((DS,), limits=(Cap(3.0), Cap())),
     ),
     (
         {"server": {"aggregator": {"name": "nnm", "of": {"name": "trimmed-mean", "share": 0.3}, "share": 0.3}}},
@@ -80,16 +79,16 @@ PYTHON = [
     (
         {
             "server": {
-                "aggregator": {"name": "bucketing", "of": "median"},
+                "aggregator": {"name": "nnm", "of": "median"},
                 "optimizer": {"name": "momentum", "lr": 2},
             }
         },
-        Recipe((DS,), server=Server(Bucketing(CoordinateMedian()), Momentum(lr=2.0))),
+        Recipe((DS,), server=Server(NNM(CoordinateMedian()), Momentum(lr=2.0))),
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
     (
-        {"name": "adaptive", "search": {"by": "accuracy"}},
-        replace(recipes.adaptive(), search=StepSearch(by="accuracy")),
+        {"name": "adaptive", "search": {"adjust_on": "test"}},
+        replace(recipes.adaptive(), search=StepSearch(adjust_on="test")),
     ),
     (
         {
@@ -159,7 +158,6 @@ def test_all_mistakes_are_told_at_once():
         ({"stages": ["DS"]}, "recipe.stages.0: the server does not measure DS"),
         ({"stages": "claims"}, r"recipe.stages: must be a list \(got 'claims'\)"),
         ({"server": {"aggregator": "private-sum"}}, r"private-sum cannot be named here; set \[privacy\]"),
-        ({"server": {"aggregator": {"name": "bucketing"}}}, "bucketing needs `of`"),
         ({"server": {"optimizer": {"learning_rate": 2}}}, "did you mean 'recipe.server.optimizer.lr'"),
         ({"server": "momentum"}, "recipe.server: must be a table such as"),
         ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),
@@ -192,6 +190,8 @@ def test_a_removed_key_is_answered_with_what_to_use_instead(old: str):
     if slot in ("criteria", "limits", "stages") and not value:
         part = {"limits": "cap", "stages": "claims"}.get(slot, "reputation:MW")
         overrides[1] = f'recipe.{slot}=[{{name = "{part}", {setting} = 1}}]'
+    if slot == "limits" and value:
+        overrides[1] = f'recipe.limits=["{value}"]'
     if slot == "score":
         overrides.insert(1, "recipe.score.name=owa")
     with pytest.raises(UserError, match=f"was removed; {re.escape(REMOVED_KEYS[old])}"):

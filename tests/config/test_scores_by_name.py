@@ -19,7 +19,6 @@ from fedmerit.config.recipe import make_score
         ({"name": "product", "rank": "median"}, "unknown value of recipe.score.rank 'median'"),
         ({"name": "prioritized", "top": 0.5}, '`top` needs rank = "top"'),
         ({"name": "weighted-mean", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
-        ({"name": "topsis", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
         ({"name": "owa"}, "owa needs `weights`"),
         ({"name": "owa", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
         ({"name": "owa", "weights": (0.5, 0.6)}, "recipe.score: weights of owa are >= 0 and sum to 1"),

@@ -1,4 +1,4 @@
-"""Caps in a recipe: in each group, for each site, in ledger and explanation."""
+"""Caps in a recipe: in each group, in ledger and explanation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, CommandLine, run_canned, small_task
+from helpers import CannedFleet, CommandLine, run_canned
 
-from fedmerit import DS, Cap, Prioritized, Product, SiteCap, federate, load_config, m2f, prioritized, run_config, weigh
+from fedmerit import Cap, Prioritized, Product, load_config, m2f, run_config, weigh
 from fedmerit.config.recipe import make_recipe
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.recipes import RECIPES
-from fedmerit.errors import ConfigError, FedmeritError
-from fedmerit.flower import Merit
 
 
 def test_each_group_has_its_own_cap():
@@ -28,39 +26,9 @@ def test_each_group_has_its_own_cap():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_accepts_limits_by_name(name: str):
-    limits = 'recipe.limits=[{name="cap", times=1.5}, {name="site-cap", share=0.4}]'
+    limits = 'recipe.limits=[{name="cap", times=1.5}]'
     made = make_recipe(load_config(None, [f"recipe.name={name}", limits]).recipe)
-    assert made.limits == (Cap(1.5), SiteCap(0.4))
-
-
-def test_sites_hold_no_more_than_their_share_and_must_be_known():
-    task = small_task((20, 20, 20, 5))
-    recipe = replace(prioritized(DS), limits=(SiteCap(0.5),))
-    with pytest.raises(FedmeritError, match=r"site-cap needs the site of each of 4 clients \(got 0\)"):
-        federate(task, recipe, rounds=1, fraction=1.0)
-    known = replace(task, federation=replace(task.federation, sites=("a", "a", "a", "b")))
-    earned = federate(known, recipe, rounds=1, fraction=1.0).explain(1)
-    assert [client.weight for client in earned] == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
-    assert [client.facts["site"] for client in earned] == [0, 0, 0, 1]
-    with pytest.raises(ConfigError, match="the recipe needs site, which a Flower strategy cannot measure"):
-        Merit(recipe)
-
-
-def test_sites_by_configuration(tmp_path: Path):
-    changes = [
-        "task.clients=4",
-        "run.rounds=1",
-        "run.workers=1",
-        "run.fraction=1.0",
-        "recipe.limits=[{name='site-cap', share=0.4}]",
-    ]
-    config = load_config(None, [*changes, 'task.sites={north=[0, 1], south=["2"]}'])
-    run = run_config(config, tmp_path / "run")
-    assert [client.weight for client in run.explain(1)] == pytest.approx([0.2, 0.2, 0.3, 0.3], abs=0.01)
-    with pytest.raises(FedmeritError, match=r"client in task.sites"):
-        run_config(load_config(None, [*changes, "task.sites={north=[9]}"]), tmp_path / "other")
-    with pytest.raises(FedmeritError, match="must name each client once"):
-        run_config(load_config(None, [*changes, "task.sites={north=[1], south=[1]}"]), tmp_path / "other")
+    assert made.limits == (Cap(1.5),)
 
 
 def test_ledger_and_explain_tell_what_was_cut(cli: CommandLine, tmp_path: Path):

@@ -38,7 +38,7 @@ def test_long_updates_are_clipped_to_the_median_norm_of_those_that_are_not_zero(
 
 
 def test_the_median_is_that_of_the_clipped_updates() -> None:
-    model, _ = one_round(replace(fedavg(), server=Server(CoordinateMedian())), Clip(2.0))
+    model, _ = one_round(replace(fedavg(), server=Server(CoordinateMedian())), Clip(0.4))
     np.testing.assert_allclose(model, [0, 1.6], rtol=1e-6)
 
 
@@ -47,16 +47,16 @@ def test_criteria_see_the_updates_as_they_came() -> None:
     assert whole.weights.raw.tolist() == cut.weights.raw.tolist()
 
 
-@pytest.mark.parametrize("norm", [1000.0, 1e9])
-def test_a_limit_that_nobody_reaches_changes_no_bit_and_says_nothing(norm: float) -> None:
-    model, record = one_round(fedavg(), Clip(norm))
+@pytest.mark.parametrize("times", [200.0, 1e9])
+def test_a_limit_that_nobody_reaches_changes_no_bit_and_says_nothing(times: float) -> None:
+    model, record = one_round(fedavg(), Clip(times))
     assert model.tobytes() == one_round(fedavg())[0].tobytes()
     assert record.notes == ()
 
 
-@given(st.lists(st.floats(0, 1e18), min_size=1, max_size=20), st.one_of(st.just("median"), st.floats(1e-3, 1e9)))
-def test_no_update_is_longer_than_the_limit_and_short_ones_stay(values: list[float], norm: float) -> None:
-    norms, clip = np.array(values), Clip(norm)
+@given(st.lists(st.floats(0, 1e18), min_size=1, max_size=20), st.floats(1e-3, 1e9))
+def test_no_update_is_longer_than_the_limit_and_short_ones_stay(values: list[float], times: float) -> None:
+    norms, clip = np.array(values), Clip(times)
     left = clip.factors(norms)
     assert ((left >= 0) & (left <= 1)).all()
     assert (norms * left <= clip.limit(norms) * (1 + 1e-9)).all()
@@ -80,7 +80,7 @@ def test_two_stages_that_bound_multiply_their_factors():
     """The longest update is cut by both."""
     rows = np.diag([1.0, 4.0, 16.0]).astype(np.float32)
     facts = [{"samples": 1}] * 3
-    recipe = replace(fedavg(), stages=(Clip(norm=8.0), Arc(0.4)))
+    recipe = replace(fedavg(), stages=(Clip(2.0), Arc(0.4)))
     _, record = run_canned(recipe, CannedFleet(rows, facts))
     alone = [run_canned(replace(fedavg(), stages=(one,)), CannedFleet(rows, facts))[1] for one in recipe.stages]
     product = alone[0].facts["clip"] * alone[1].facts["clip"]

@@ -30,10 +30,9 @@ def batch(rows: list[list[float]], own: Any = EMPTY, server: tuple[float, ...] =
 
 
 def test_no_coordinate_moves_further_than_in_the_median_update():
-    """Means 2 and -4; medians of the absolute values 1 and 1, or twice as much; zeros do not count."""
+    """Means 2 and -4; medians of the absolute values 1 and 1; zeros do not count."""
     rows = [[1.0, 1.0], [1.0, 0.5], [4.0, -13.5]]
     assert CoordinateCap()(batch(rows), EQUAL).tolist() == [1, -1]
-    assert CoordinateCap(times=2.5)(batch(rows), EQUAL).tolist() == [2, -2.5]
     excluded = batch([*rows, [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     assert CoordinateCap()(excluded, np.r_[EQUAL, np.zeros(4)]).tolist() == [1, -1]
     assert CoordinateCap()(excluded, np.array([np.r_[EQUAL, np.zeros(4)], np.zeros(7)])).tolist() == [[1, -1], [0, 0]]

@@ -31,12 +31,11 @@ from fedmerit.core.criteria.loss import LossPower
 from fedmerit.core.criteria.table import CRITERIA, display_name, find_criterion
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Host
-from fedmerit.core.objectives import Predictions, find_objective
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import declared
 from fedmerit.core.round import run_round, run_stages
 from fedmerit.core.stages.stages import stages_of
 from fedmerit.core.state import History, State, View
-from fedmerit.core.targets import Labels
 from fedmerit.core.types import Cohort, Family
 from fedmerit.core.updates import Updates
 
@@ -163,21 +162,6 @@ def test_models_below_the_least_accuracy_score_0():
     assert found.tolist() == [0, 0.8, 0.7]
     both = Validated(find_objective("f1"), min_accuracy=0.6, marginal=True).required_facts
     assert both == ("validated:f1", "validated:f1:without", "validated:accuracy")
-
-
-def test_objectives_of_several_labels_by_hand():
-    """Of two labels, client 0 hits one of two and one of one; client 1 predicts nothing."""
-    y, predicted = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[[1, 0], [0, 1], [0, 1]], np.zeros((3, 2), int)])
-    host = replace(HOST, predict=lambda models: Predictions(y, 2, {}, predicted, target=Labels()))
-    view = View.of(State(np.zeros(1, np.float32)), host, 0)
-
-    def value(name: str) -> list[float]:
-        criterion = Validated(find_objective(name))
-        return criterion.measure(a_round([[0.0], [1.0]]), view).facts[criterion.name].tolist()
-
-    # f1: 2 * 1 / (2 + 1) and 2 * 1 / (1 + 2); recall: 1/2 and 1/1
-    assert value("f1") == pytest.approx([2 / 3, 0])
-    assert (value("recall:0"), value("recall:1")) == ([1 / 2, 0], [1, 0])
 
 
 def test_speed_is_the_slowest_time_over_the_own_and_more_epochs_are_faster():

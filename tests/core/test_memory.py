@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from fedmerit import (
-    DS,
     LastAnswers,
     LocalModel,
     PrivateSum,
-    Recipe,
     fedavg,
     federate,
     last_answers,
@@ -28,7 +26,6 @@ from fedmerit import (
 )
 from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.core.collect.collect import Poisson
-from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.table import PARTICIPATION
 from fedmerit.core.state import History, State, View
 from fedmerit.core.suspects import RoundSeen, look
@@ -59,7 +56,7 @@ def test_last_answers_are_recalled_until_they_are_too_old():
     assert [one.ids for one in found] == [(0, 2), (0, 1, 2), (0, 1, 2), (1,)]
     assert found[2].updates.combine(np.array([1.0, 10.0, 100.0])).tolist() == [1 + 30 + 500]
     assert found[2].facts["samples"].tolist() == [1, 3, 5]
-    assert found[2].facts["remembered"].tolist() == found[2].facts["staleness"].tolist() == [2, 0, 2]
+    assert found[2].facts["remembered"].tolist() == [2, 0, 2]
     assert found[2].fresh().ids == (1,)
 
 
@@ -77,12 +74,6 @@ def test_a_remembered_answer_is_no_participation_and_no_evidence():
     looked = look(RoundSeen(4, tuple(range(6)), norms, np.full(6, 0.5), facts, notes=((5, "excluded", "why"),)))
     assert [one.client for one in looked.evidence] == [4]
     assert looked.answered == frozenset(range(5))
-
-
-def test_staleness_can_discount_remembered_answers():
-    recipe = Recipe((Staleness(), DS), memory=LastAnswers())
-    run = federate(load_task("digits", clients=4), recipe, rounds=2, fraction=0.5)
-    assert sorted(one.criteria["Staleness"] for one in run.explain(2)) == pytest.approx([0.5**0.5] * 2 + [1, 1])
 
 
 def test_the_ledger_says_whose_update_is_of_an_earlier_round(tmp_path: Path):

@@ -16,7 +16,6 @@ from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_
 from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Predictions, find_objective
 from fedmerit.core.targets import (
     CLASSES,
-    Labels,
     Number,
     count_losses,
     has_losses,
@@ -199,7 +198,6 @@ def test_of_no_numbers_nothing_is_known():
 def test_losses_by_hand() -> None:
     halves = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
     assert CLASSES.losses(halves, np.array([0, 0])) == pytest.approx([np.log(2), 0])
-    assert Labels().losses(halves, np.array([[1, 0], [1, 0]])) == pytest.approx([np.log(2), 0])
     assert Number(2).losses(np.array([3.0, 7.0]), np.array([3.0, 3.0])) == pytest.approx([0, np.log(5)])
 
 
@@ -219,15 +217,8 @@ def test_losses_of_numbers_are_bounded_and_grow_with_the_error(
     assert (losses[right] <= np.log(2) + 1e-9).all()
 
 
-@given(arrays(np.int64, (6, 3), elements=st.integers(0, 1)), arrays(np.int64, (6, 3), elements=st.integers(0, 1)))
-def test_labels_are_right_where_all_are(said: np.ndarray, y: np.ndarray) -> None:
-    assert Labels().right(said, y).tolist() == [list(a) == list(b) for a, b in zip(said, y, strict=True)]
-    assert Labels().right(said[np.newaxis], y).shape == (1, 6)
-
-
-def test_the_tolerance_itself_is_right_and_a_half_is_no_yes() -> None:
+def test_the_tolerance_itself_is_right() -> None:
     assert Number(2).right(np.array([10.0, 6.0, 10.1]), np.array([8.0, 8.0, 8.0])).tolist() == [True, True, False]
-    assert Labels().decide(np.array([[0.5, 0.51], [1.0, 0.0]])).tolist() == [[0, 1], [1, 0]]
     assert CLASSES.decide(np.array([[0.2, 0.8], [0.6, 0.4]])).tolist() == [1, 0]
 
 
@@ -242,7 +233,6 @@ def test_what_a_number_learns_is_said_where_it_is_not_the_number_itself() -> Non
 def test_no_probability_is_too_small_for_a_loss() -> None:
     sure = np.array([[1.0, 0.0]], np.float32)
     assert CLASSES.losses(sure, np.array([1])) == pytest.approx([-np.log(1e-12)])
-    assert Labels().losses(sure, np.array([[0, 0]])) == pytest.approx([-np.log(1e-12) / 2])
     assert Number(1).losses(np.array([np.nan]), np.array([0.0])).tolist() == [MOST_LOSS]
 
 

@@ -27,7 +27,6 @@ from fedmerit import (
     Product,
     Ranked,
     Recipe,
-    SiteCap,
     StepSearch,
     TopShare,
     Uniform,
@@ -42,7 +41,6 @@ from fedmerit import (
     prioritized,
     scale,
 )
-from fedmerit.core.collect.late import Wait
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
@@ -66,7 +64,7 @@ from fedmerit.core.recipe_json import part_from_json, part_text, part_to_json, r
 from fedmerit.core.recipes import RECIPES, private
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.controls import FedDyn, Scaffold
-from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.server.server import Batch, Mean, Server
 from fedmerit.core.types import Family
 from fedmerit.errors import ConfigError, DataError, UnknownName
@@ -78,7 +76,6 @@ REQUIRED: dict[str, Any] = {
     "of": Uniform(),
     "hours": ((0.0, 1.0, 1),),
     "hour_of": float,
-    "wait": Wait(0.5, 1.0),
     "rounds": 2,
     "objective": ACCURACY.objective,
     "noise": 1.0,
@@ -89,11 +86,11 @@ REQUIRED: dict[str, Any] = {
     "score": Product(),
 }
 """A value for each setting without a default; `of` differs by part."""
-OF = {"reputation": DS, "bucketing": Mean()}
+OF = {"reputation": DS}
 COMPANIONS = {("top-share", "beta"): {"share": "tanh"}}
 """Settings that only some values of another setting go with."""
 KINDS = [kind for table in PARTS.values() for kind in table.values()]
-SETTINGS = [(kind, setting) for kind in (*KINDS, AdaptiveClip) for setting in settings(kind).values()]
+SETTINGS = [(kind, setting) for kind in KINDS for setting in settings(kind).values()]
 
 
 def made(kind: type[Any], **given: Any) -> Any:
@@ -168,7 +165,7 @@ def test_a_part_is_documented_frozen_hashable_and_kept_as_json(kind: type[Any]) 
         with pytest.raises(FrozenInstanceError):
             setattr(one, setting.name, None)
     assert (hash(made(kind)), made(kind)) == (hash(one), one)
-    if not any(setting.name in ("hour_of", "wait") for setting in settings(kind).values()):  # these are not in recipes
+    if not any(setting.name == "hour_of" for setting in settings(kind).values()):  # it is not in recipes
         assert part_from_json(part_to_json(one)) == one
 
 
@@ -241,7 +238,6 @@ def test_parts_that_do_not_go_together_are_both_named_with_a_way_out(
         (accounted(score=lambda table: table[:, 0]), "function", "product"),
         (accounted(stages=(Claims(),)), "claims", "remove the stage"),
         (accounted(stages=(Clip(),)), "clip", "privacy.clip is in the account"),
-        (accounted(limits=(SiteCap(),)), "site-cap", "remove it"),
         (accounted(server=Server(optimizer=FedExP())), "fedexp", "use sgd"),
         (accounted(server=Server(controls=SCAFFOLD)), "scaffold", 'train.algorithm = "sgd"'),
         (accounted(search=Backtracking()), "backtracking", "use the fixed search"),
@@ -306,9 +302,7 @@ MADE = {name: make() for name, (make, _) in RECIPES.items()} | {
     "gate": replace(fedval("accuracy", "parity:sex", gamma=(2, 1), rank="top", rho="1/K"), criteria=(GATED,)),
     "until": cosine_rewards(2.0, until=3),
     "clusters": ifca(3, warmup_rounds=0),
-    "private": private(
-        prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=AdaptiveClip(0.5))
-    ),
+    "private": private(prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=0.5)),
 }
 
 

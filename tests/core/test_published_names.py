@@ -18,8 +18,7 @@ from fedmerit.core.models.clusters import models_in
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive, train_seed
 from fedmerit.core.server.aggregators import MultiKrum
-from fedmerit.core.server.centred_clipping import CentredClipping
-from fedmerit.core.server.optimizers import Adagrad, Adam, FedExP, Yogi
+from fedmerit.core.server.optimizers import Adam, FedExP, Yogi
 from fedmerit.core.server.server import Aggregate, Batch, ServerOptimizer
 from fedmerit.core.state import State
 from fedmerit.core.types import EMPTY, Cohort
@@ -98,14 +97,13 @@ def test_agnostic_counts_absent_clients_and_survives_false_losses():
     assert after.tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("name", ["adam", "yogi", "adagrad"])
+@pytest.mark.parametrize("name", ["adam", "yogi"])
 def test_adaptive_optimizers_are_algorithm_2(name: str):
     """Reddi et al. 2021, Algorithm 2: v starts at tau squared; no bias correction."""
     beta1, beta2, tau, lr = 0.9, 0.99, 1e-2, 0.1
     made: dict[str, ServerOptimizer] = {
         "adam": Adam(lr, beta1, beta2, tau),
         "yogi": Yogi(lr, beta1, beta2, tau),
-        "adagrad": Adagrad(lr, beta1, tau),
     }
     random = np.random.default_rng(1)
     model, own, x, m, v = np.zeros(4, np.float32), EMPTY, np.zeros(4), np.zeros(4), np.full(4, tau**2)
@@ -113,9 +111,7 @@ def test_adaptive_optimizers_are_algorithm_2(name: str):
         delta = random.normal(size=4).astype(np.float32)
         model, own = made[name](model, Aggregate(delta), own, index)
         m = beta1 * m + (1 - beta1) * delta
-        if name == "adagrad":
-            v = v + delta**2
-        elif name == "yogi":
+        if name == "yogi":
             v = v - (1 - beta2) * delta**2 * np.sign(v - delta**2)
         else:
             v = beta2 * v + (1 - beta2) * delta**2
@@ -183,29 +179,16 @@ def test_fedamp_is_algorithms_1_and_2():
     assert kept.correct.tolist() == correct  # clients keep the models that they trained
 
 
-@given(st.integers(2, 6), st.floats(0, 1), st.integers(0, 999))
-def test_fedexp_is_algorithm_1(number: int, epsilon: float, seed: int):
+@given(st.integers(2, 6), st.integers(0, 999))
+def test_fedexp_is_algorithm_1(number: int, seed: int):
     """Jhunjhunwala et al. 2023: the server's rate is max(1, sum ||delta_i||^2 / (2 M (||mean||^2 + epsilon)))."""
     updates = np.random.default_rng(seed).normal(size=(number, 3)).astype(np.float32)
     mean = sum(updates[i].astype(float) for i in range(number)) / number
     squares = sum(float(updates[i].astype(float) @ updates[i]) for i in range(number))
-    rate = max(1.0, squares / (2 * number * (mean @ mean + epsilon)))
-    recipe = replace(fedavg(), server=Server(optimizer=FedExP(epsilon)))
+    rate = max(1.0, squares / (2 * number * (mean @ mean + 0.001)))
+    recipe = replace(fedavg(), server=Server(optimizer=FedExP()))
     state, _ = run_canned(recipe, fleet_of(updates, [1.0] * number))
     np.testing.assert_allclose(state.model, rate * mean, rtol=1e-3, atol=1e-5)
-
-
-@given(st.integers(1, 3), st.floats(0.1, 5), st.integers(0, 999))
-def test_centred_clipping_is_algorithm_2(iterations: int, radius: float, seed: int):
-    """Karimireddy et al. 2021: v_{l+1} = v_l + 1/n sum (x_i - v_l) min(1, tau / ||x_i - v_l||), from the last v."""
-    random = np.random.default_rng(seed)
-    updates, last = random.normal(size=(5, 3)).astype(np.float32), random.normal(size=3).astype(np.float32)
-    v = last.astype(float)
-    for _ in range(iterations):
-        clipped = [(x - v) * min(1.0, radius / np.linalg.norm(x - v)) for x in updates.astype(float)]
-        v = v + sum(clipped) / len(clipped)
-    batch = Batch(Updates(updates), own={"aggregate": last})
-    np.testing.assert_allclose(CentredClipping(radius, iterations)(batch, np.full(5, 0.2)), v, rtol=1e-4, atol=1e-5)
 
 
 def test_ditto_is_algorithm_1():

@@ -18,7 +18,6 @@ from fedmerit import (
     Backtracking,
     LocalModel,
     Recipe,
-    SiteCap,
     TopShare,
     device_aware,
     fedavg,
@@ -26,10 +25,9 @@ from fedmerit import (
     prioritized,
 )
 from fedmerit.core.collect.collect import InTime, Uniform, draw
-from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
-from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.host import Host
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.search.search import earn
 from fedmerit.core.state import History, State
@@ -123,14 +121,9 @@ def test_the_initial_phase_is_round_0_and_has_its_own_draw():
 
 @dataclass(frozen=True)
 class Reporting(CannedFleet):
-    """Clients whose replies have these fields too, of a server that knows these sites."""
+    """Clients whose replies have these fields too."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    known: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def server(self) -> ServerSetup:
-        return replace(super().server, **self.known)
 
     def train(self, *request: Any) -> Replies:
         return replace(super().train(*request), **self.fields)
@@ -154,42 +147,25 @@ def test_bytes_are_those_of_training_and_of_searches(recipe: Recipe, more: int):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "fields", "known", "facts"),
+    ("recipe", "fields", "facts"),
     [
-        (fedavg(), {}, {}, {}),
-        (fedavg(), {"started": {1: 3}}, {}, {"staleness": [0, 2]}),
-        (prioritized("Staleness"), {}, {}, {"staleness": [0, 0]}),
-        (replace(fedavg(), limits=(SiteCap(0.5),)), {}, {"sites": ("x", "y")}, {"site": [0, 1]}),
-        (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {}, {"clock": [2, 4]}),
+        (fedavg(), {}, {}),
+        (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {"clock": [2, 4]}),
     ],
 )
-def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, fields: Any, known: Any, facts: Any):
+def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, fields: Any, facts: Any):
     """Round 5; a model of half a megabyte goes down, clients train for a second, and half a megabyte comes up."""
-    fleet = Reporting(
-        np.ones((2, 125_000), np.float32), [{"samples": 10, "seconds": 1}] * 2, fields=fields, known=known
-    )
+    fleet = Reporting(np.ones((2, 125_000), np.float32), [{"samples": 10, "seconds": 1}] * 2, fields=fields)
     _, record = run_canned(recipe, fleet, State(np.zeros(125_000, np.float32), History(4)))
     assert {name: column.tolist() for name, column in record.facts.items()} == {"samples": [10, 10], **facts}
 
 
-def test_a_late_answer_counts_with_the_epochs_of_its_round():
-    """In round r everybody is asked for r epochs. All answer after 3 seconds, and the first half is waited for."""
-
-    def everybody(index: int, clients: int, seed: int) -> dict[int, int | None]:
-        return dict.fromkeys(range(clients), index)
-
-    collect = Delayed(everybody, Wait(0.5, 60.0, overselect=2.0, late="use"), 1e-9, 1.0, base_seconds=3.0)
+def test_the_server_knows_the_epochs_that_it_asked_for():
     recipe = prioritized(SIMULATED_COMPUTATION, DS, normalise="max")
     with LocalFleet(small_task()) as fleet:
-        state = State(fleet.server.first_model(1))
-        state, first = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
-        _, second = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
         some = InTime(lambda index, clients, seed: {0: 3, 2: None})
-        _, in_time = run_round(state, recipe, Host.of(fleet), some, seed=1, evaluate=False)
-    assert in_time.facts["epochs"].tolist() == [3, 1], "as the task says counts as 1"
-    assert first.facts["epochs"].tolist() == [1, 1]
-    assert set(second.facts["epochs"]) == {1, 2}
-    assert second.facts["epochs"].tolist() == (2 - second.facts["staleness"]).tolist()
+        _, record = run_round(State(fleet.server.first_model(1)), recipe, Host.of(fleet), some, 1, evaluate=False)
+    assert record.facts["epochs"].tolist() == [3, 1], "as the task says counts as 1"
 
 
 class Rated(CannedFleet):

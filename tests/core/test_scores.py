@@ -26,7 +26,6 @@ from fedmerit.core.weights.scores import (
     Terms,
     explain_score,
 )
-from fedmerit.core.weights.topsis import Topsis
 from fedmerit.errors import ConfigError
 
 ROW = np.array([[0.5, 0.4, 0.2]])
@@ -91,7 +90,7 @@ def test_a_score_of_ones_own_need_not_explain_itself():
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.6), (1.5, -0.5), (float("nan"), 1.0), (0.5, 0.5 + 3e-6)])
-@pytest.mark.parametrize("kind", [WeightedMean, OWA, Topsis, Choquet])
+@pytest.mark.parametrize("kind", [WeightedMean, OWA, Choquet])
 def test_weights_sum_to_one_up_to_rounding(kind: type[WeightedMean], weights: tuple[float, ...]):
     with pytest.raises(ConfigError, match="sum to 1"):
         kind(weights)
@@ -101,7 +100,7 @@ def test_weights_sum_to_one_up_to_rounding(kind: type[WeightedMean], weights: tu
 @pytest.mark.parametrize(
     "score",
     [
-        *(WeightedMean((0.5, 0.5)), OWA((1.0,)), Choquet((0.5, 0.5)), Topsis((0.5, 0.5))),
+        *(WeightedMean((0.5, 0.5)), OWA((1.0,)), Choquet((0.5, 0.5))),
     ],
     ids=repr,
 )
@@ -147,7 +146,6 @@ SCORES: list[Score] = [
     WeightedMean((0.5, 0.2, 0.3)),
     Product(),
     OWA((0.2, 0.3, 0.5)),
-    Topsis((0.5, 0.2, 0.3)),
     Choquet((0.5, 0.3, 0.2), ((0, 1, 0.1), (1, 2, -0.1))),
 ]
 RANKED = [Ranked(score, how) for score in SCORES for how in ("borda", "squared", "exponential", "top")]
@@ -170,39 +168,6 @@ def test_terms_come_to_the_score(score: Score, table: np.ndarray):
         assert terms.joined == pytest.approx(inner(table)[place], abs=1e-9)
         assert (terms.rank is not None) == isinstance(score, Ranked)
         assert all(0 <= column < 3 for term in terms.terms for column in term.columns)
-
-
-TWENTIETHS = st.integers(0, 20).map(lambda k: k / 20)
-TABLES = arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 4)), elements=TWENTIETHS)
-
-
-@given(TABLES, st.integers(0, 99))
-def test_it_is_hwang_and_yoons_procedure(table: np.ndarray, seed: int):
-    """Vector normalisation, weights, ideal and negative ideal, separations, relative closeness: cell by cell."""
-    clients, criteria = table.shape
-    weights = np.random.default_rng(seed).dirichlet(np.ones(criteria))
-    lengths = [sum(table[i, j] ** 2 for i in range(clients)) ** 0.5 or 1.0 for j in range(criteria)]
-    v = [[weights[j] * table[i, j] / lengths[j] for j in range(criteria)] for i in range(clients)]
-    best, worst = ([pick(row[j] for row in v) for j in range(criteria)] for pick in (max, min))
-    for row, score in zip(v, Topsis(tuple(weights))(table), strict=True):
-        to_best, to_worst = (np.linalg.norm(np.subtract(row, ideal)) for ideal in (best, worst))
-        if to_best + to_worst > 0:
-            assert abs(score - to_worst / (to_best + to_worst)) < 1e-9
-
-
-def test_weights_decide():
-    table = np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert Topsis((0.75, 0.25))(table).round(9).tolist() == [0.75, 0.25]
-
-
-@given(TABLES)
-def test_scores_lie_between_the_worst_and_the_best(table: np.ndarray):
-    scores = Topsis()(table)
-    assert ((scores >= 0) & (scores <= 1)).all()
-    best, worst = table.max(axis=0), table.min(axis=0)
-    with_both = Topsis()(np.vstack([table, best, worst]))
-    assert with_both[-2] == 1
-    assert with_both[-1] == (0 if (best > worst).any() else 1)
 
 
 SCORE = WeightedMean()

@@ -1,4 +1,4 @@
-"""The server's own part: its layers, sites and rows, and which of its ways it asks models in."""
+"""The server's own part: its layers and rows, and which of its ways it asks models in."""
 
 from __future__ import annotations
 
@@ -59,10 +59,6 @@ def test_layers_and_what_a_longer_model_has_beside_them():
     assert length == len(MODELS[0])
     assert SERVER.layers(length) == SERVER.layers()
     assert tuple(SERVER.layers(length + 4)) == (*SERVER.layers(), (4,))
-
-
-def test_sites_are_numbered_as_they_first_occur():
-    assert replace(SERVER, sites=("y", "x", "y")).site_numbers() == {0: 0, 1: 1, 2: 0}
 
 
 def test_most_learners_need_nothing_beside_the_model():

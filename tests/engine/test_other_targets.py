@@ -1,8 +1,7 @@
-"""Numbers, several labels and several inputs: what is right, what is audited, which recipes go, which are refused."""
+"""Numbers and several inputs: what is right, what is audited, which recipes go, which are refused."""
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import torch
 from fleets import on_flower, run_rounds
 from helpers import CommandLine, one_line
-from sklearn.metrics import f1_score, mean_absolute_error, r2_score, roc_auc_score
+from sklearn.metrics import mean_absolute_error, r2_score
 from torch import Tensor, nn
 
 from fedmerit import (
@@ -36,8 +35,7 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import TrainConfig, make_config
-from fedmerit.core.targets import Labels, Number
-from fedmerit.engine.estimator import Classifier
+from fedmerit.core.targets import Number
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.inputs import Parts
 from fedmerit.report.card import card
@@ -70,18 +68,8 @@ def days_task() -> Task:
     return Task(data, TorchLearner(linear, TRAIN, target=Number(tolerance=2)))
 
 
-def findings_task() -> Task:
-    labels = ["fever", "cough"]
-    data = Federation.from_frame(stays(), label=labels, target="labels", features=["age", "sex"], **KEYS)
-    return Task(data, TorchLearner(two_outputs, TRAIN, target=Labels()))
-
-
 def linear() -> nn.Module:
     return nn.Linear(3, 1)
-
-
-def two_outputs() -> nn.Module:
-    return nn.Linear(3, 2)
 
 
 def last_audit(run: Run, client: int) -> dict[str, float]:
@@ -134,10 +122,10 @@ def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -
     ("recipe", "audit", "words"),
     [
         (lambda: prioritized("LD", "DS"), (), "LD, CB and MW count classes"),
-        (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes or labels"),
+        (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes"),
         (lambda: fedval("mae"), (), "mae is an error, for run.measure and run.audit"),
         (lambda: prioritized("contribution:shapley:mae"), (), "mae is an error, for run.measure and run.audit"),
-        (fedavg, ("auc",), "auc is for tasks that predict classes or labels; this one predicts number"),
+        (fedavg, ("auc",), "auc is for tasks that predict classes; this one predicts number"),
         (fedavg, ("parity:sex",), "for tasks that predict classes"),
     ],
 )
@@ -147,25 +135,6 @@ def test_what_needs_classes_is_refused_in_a_line(
     with pytest.raises(UserError, match=words) as error:
         federate(days_task(), recipe(), rounds=1, audit=audit)
     assert "\n" not in str(error.value)
-
-
-def test_several_labels() -> None:
-    task = findings_task()
-    run = federate(task, adaptive("DS"), rounds=6, audit=["recall:1"])
-    test = task.federation.test
-    learner = task.learner
-    assert isinstance(learner, TorchLearner)
-    predicted, chances = learner.predict(run.model, test.x), learner.predict_proba(run.model, test.x)
-    assert predicted.shape == chances.shape == (len(test.y), 2)
-    assert run.accuracy == pytest.approx((predicted == test.y).all(axis=1).mean())
-    rows, audit = test.rows(0), last_audit(run, 0)
-    assert audit["f1"] == pytest.approx(f1_score(test.y[rows], predicted[rows], average="macro"))
-    assert audit["auc"] == pytest.approx(roc_auc_score(test.y[rows], chances[rows], average="macro"))
-    assert audit["recall:1"] == pytest.approx(predicted[rows][test.y[rows][:, 1] == 1][:, 1].mean())
-    assert audit["auc"] > 0.8
-    model = run.estimator()
-    assert isinstance(model, Classifier)
-    assert model.classes_.tolist() == ["fever", "cough"]
 
 
 class Both(nn.Module):
@@ -233,27 +202,13 @@ def test_a_table_of_numbers_by_configuration_alone(table: Path, tmp_path: Path, 
     assert "mae" in cli("explain", tmp_path / "run", "--round", "6").out
 
 
-def test_a_table_of_labels_by_configuration_alone(table: Path, tmp_path: Path, cli: CommandLine) -> None:
-    config = make_config(settings(table, label=["fever", "cough"], target="labels"))
-    run = run_config(config, tmp_path / "run")
-    assert run.accuracy > 0.5
-    answer = cli("predict", tmp_path / "run", table, "--proba")
-    assert answer.out.splitlines()[0] == "row,fever,cough,p fever,p cough"
-    told = json.loads(cli("predict", tmp_path / "run", table, "--json").out)
-    assert told["labels"] == ["fever", "cough"]
-    assert set(np.ravel(told["predicted"])) == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("task", "words"),
     [
         ({"label": "days"}, 'set target = "number"'),
         ({"label": "days", "target": "number"}, "half of its deviation"),
         ({"label": "days", "tolerance": 1.0}, 'tolerance needs target = "number"'),
-        ({"label": ["fever", "cough"]}, 'with target = "labels" a list of columns'),
-        ({"label": "fever", "target": "labels"}, 'with target = "labels" a list of columns'),
         ({"label": "fever", "target": "number", "tolerance": 1.0}, "needs a column of numbers"),
-        ({"label": ["fever", "days"], "target": "labels"}, "distinct values"),
         (
             {"label": "days", "target": "number", "tolerance": 1.0, "partition": "dirichlet", "clients": 3},
             "needs classes",
@@ -271,7 +226,7 @@ def test_what_a_table_cannot_be_asked(table: Path, tmp_path: Path, task: dict[st
     assert words in str(error.value)
 
 
-X, NUMBERS, LABELS = np.zeros((6, 2), np.float32), np.linspace(0, 1, 6), np.tile([0, 1], (6, 1))
+X, NUMBERS = np.zeros((6, 2), np.float32), np.linspace(0, 1, 6)
 HOLED = np.where(np.arange(6) == 2, np.nan, NUMBERS)
 
 
@@ -285,12 +240,7 @@ def learned(outputs: int, **target: Any) -> Run:
     [
         (lambda: Federation.from_clients({"a": (X, NUMBERS)}), "to predict numbers set target='number'"),
         (lambda: Federation.from_clients({"a": (X, HOLED)}, target="number"), r"must be finite \(row 2"),
-        (lambda: Federation.from_clients({"a": (X, LABELS * 2)}, target="labels"), "0 or 1 each"),
-        (
-            lambda: Federation.from_clients({"a": (X, LABELS), "b": (X, LABELS[:, :1])}, target="labels"),
-            "the same number of labels",
-        ),
-        (lambda: Federation.from_clients({"a": (X, NUMBERS)}, target="regression"), "one of classes, number, labels"),
+        (lambda: Federation.from_clients({"a": (X, NUMBERS)}, target="regression"), "one of classes, number"),
         (lambda: learned(2), "the learner predicts 'classes'"),
         (lambda: learned(3, target=Number(1)), "needs one output"),
         (

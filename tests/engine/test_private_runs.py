@@ -87,10 +87,7 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
         ({"privacy": {"clip": -1}}, "privacy.clip: .*greater than 0"),
         ({"privacy": {"epsilon": 3}}, r"needs either noise or epsilon \(got both\)"),
         ({"privacy": {"noise": None}}, r"\(got neither\)"),
-        ({"privacy": {"accountant": "moments"}}, "'rdp' or 'pld'"),
-        ({"privacy": {"quantile": 0.9}}, "quantile has no effect with a fixed clip; set clip = 'adaptive'"),
-        ({"privacy": {"clip": "adaptive", "quantile": 1.0}}, "privacy.quantile: .*less than 1"),
-        ({"privacy": {"clip": "median"}}, "privacy.clip: .*'adaptive'"),
+        ({"privacy": {"clip": "adaptive"}}, "privacy.clip: .*number"),
         ({"run": {"schedule": {}}}, "selection has no effect with a schedule"),
     ],
 )

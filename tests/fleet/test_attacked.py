@@ -24,7 +24,7 @@ from fedmerit.core.recipes import private
 from fedmerit.core.seeds import Draws
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.state import History, Record, View
-from fedmerit.core.types import Replies
+from fedmerit.core.types import Download, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import scale
 from fedmerit.engine.preflight import check_attackers
@@ -134,12 +134,12 @@ class Sends:
     def __init__(self, rows: np.ndarray, attackers: Attackers) -> None:
         self.rows, self.attackers = rows, attackers
 
-    def select(self, view: Any, own: Any) -> dict[int, None]:
+    def select(self, view: Any) -> dict[int, None]:
         return dict.fromkeys(range(1, 1 + len(self.rows)))
 
-    def collect(self, *asked: Any) -> tuple[Replies, dict[str, Any]]:
+    def collect(self, *asked: Any) -> Replies:
         ids = tuple(range(len(self.rows)))
-        return Replies(ids, Updates(self.rows.copy()), ({"samples": 1},) * len(ids)), {}
+        return Replies(ids, Updates(self.rows.copy()), ({"samples": 1},) * len(ids))
 
 
 def colluded(rows: np.ndarray, *attacks: dict[str, Any], clients: int = 0) -> tuple[Updates, Attackers, dict[int, Any]]:
@@ -150,7 +150,8 @@ def colluded(rows: np.ndarray, *attacks: dict[str, Any], clients: int = 0) -> tu
     collect = with_attackers(sends, sends, fedavg())
     host = Host(sends, tuple(map(str, range(20))))
     view = View(1, np.zeros(rows.shape[1], np.float32), History(), host, Draws(5, 1))
-    return collect.collect({}, (), view, {})[0].updates, attackers, dict(collect.select(replace(view, index=2), {}))
+    downloads = dict.fromkeys(range(len(rows)), Download(view.model))
+    return collect.collect(downloads, (), view).updates, attackers, dict(collect.select(replace(view, index=2)))
 
 
 def test_two_coalitions_each_know_the_honest_alone() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
 from small_app import Arrays, make_app
 
 from fedmerit import fedavg
-from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, Yogi
+from fedmerit.core.server.optimizers import Adam, Momentum, Yogi
 from fedmerit.core.server.server import Server, ServerOptimizer
 from fedmerit.flower import InProcessGrid, Merit
 
@@ -26,7 +26,6 @@ CASES: dict[str, tuple[Callable[..., FedAvg], ServerOptimizer]] = {
     ),
     "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(lr=0.2, tau=1e-2, correct=True)),
     "yogi": (lambda **settings: from_tau(FedYogi(eta=0.2, tau=1e-2, **settings)), Yogi(lr=0.2, tau=1e-2)),
-    "adagrad": (lambda **settings: from_tau(FedAdagrad(eta=0.2, tau=1e-2, **settings)), Adagrad(lr=0.2, tau=1e-2)),
 }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from flwr.app import Message
 
@@ -68,29 +67,6 @@ def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
     rounds_asked = grid.asked.count((SLEEPER, TRAIN))
     assert rounds_asked == 6 - len(late) + 1  # once in vain, and not while it slept
     assert grid.asked.count((SLEEPER, HELLO)) == 1
-
-
-def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
-    recipe = {"name": "prioritized", "criteria": ["DS", "Staleness"], "normalise": "max", "score": "product"}
-    wait = {"min_fraction": 0.5, "seconds": 0.4, "late": "use"}
-    done, _, _ = played(tmp_path, {"rounds": 5, "wait": wait}, recipe=recipe)
-    (event,) = [event for event in done.events() if event.kind == "stale"]
-    assert (event.client, event.round) == (2, 4)
-    assert event.text == "answered late: its update of round 2 counts in this round"
-    late = {one.id: one for one in done.explain(4)}[2]
-    assert (late.facts["staleness"], late.criteria["Staleness"]) == (2.0, 3**-0.5)
-    assert [one.id for one in done.explain(3)] == [0, 1, 3]
-    assert [one.id for one in done.explain(5)] == [0, 1, 2, 3]
-
-
-def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
-    wait = {"min_fraction": 0.5, "seconds": 30.0, "overselect": 1.5}
-    done, grid, _ = played(tmp_path, {"rounds": 3, "fraction": 0.5, "wait": wait})
-    assert sum(kind == TRAIN for _, kind in grid.asked) == 9
-    assert all(len(done.explain(number)) >= 2 for number in (1, 2, 3))
-    (unused,) = [event.text for event in done.events() if event.kind == "left-out"]
-    assert unused.startswith("not needed: enough other clients had answered after")
-    assert np.isfinite(done.local_accuracy[:, [0, 1, 3]]).all()  # who is not busy is waited for to test the model
 
 
 def test_a_node_that_scales_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -136,12 +136,12 @@ def opened() -> Iterator[list[str]]:
 def test_the_server_reads_its_own_rows_and_no_others(tmp_path: Path):
     np.savez(tmp_path / "server.npz", x=np.ones((4, 2), np.float32), y=np.array([0, 1, 0, 1]))
     np.savez(tmp_path / "node.npz", x=np.ones((9, 2), np.float32), y=np.arange(9) % 2)
-    nodes = {"names": ["a"], "classes": 2, "shape": [2], "server": str(tmp_path / "server.npz"), "most_rows": 50}
+    nodes = {"names": ["a"], "classes": 2, "shape": [2], "server": str(tmp_path / "server.npz")}
     config = make_config({"task": {"data": "nodes", "nodes": nodes}})
     with opened() as paths:
         half = make_server(config)
     assert half.rows is not None
-    assert half.limits == {"labels": 2.0, "samples": 50.0}
+    assert half.limits == {"labels": 2.0}
     assert {path for path in paths if path.endswith(".npz")} == {str(tmp_path / "server.npz")}
     with opened() as paths:
         assert len(make_node(config, str(tmp_path / "node.npz"), "a").data.train) == 7

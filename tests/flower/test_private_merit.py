@@ -19,7 +19,7 @@ from fedmerit import prioritized
 from fedmerit.config.privacy import epsilon_after
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
-from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
@@ -81,16 +81,6 @@ def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
     assert clipped_model(start, long, 5.0) is long
     with pytest.raises(ConfigError, match="greater than 0"):
         clip_mod(0)
-
-
-def test_an_adaptive_clip_moves_with_the_nodes() -> None:
-    recipe = private_recipe(1e-6, 0.5, clip=AdaptiveClip(0.5, rate=1.0))
-    strategy = Merit(recipe, fraction_train=0.5, **SETTINGS)
-    played(strategy)
-    clips = [record.numbers["clip"] for record in strategy.records]
-    assert clips[0] == 0.5
-    assert clips[-1] > 0.5, "updates of length 2 are longer"
-    assert len(set(clips)) == ROUNDS
 
 
 def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:

@@ -26,7 +26,7 @@ from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.server.aggregators import Bucketing, CoordinateMedian, GeometricMedian
+from fedmerit.core.server.aggregators import CoordinateMedian, GeometricMedian
 from fedmerit.store.run_folder import LEDGER, kernels
 
 
@@ -78,7 +78,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
     "shapley": lambda: replace(by_sum(recipes.fedavg()), stages=(Contribution("shapley"), Contribution("cosine"))),
     "by_contribution": lambda: Recipe((Contribution("leave-one-out"), DS), Product(), "max"),
-    "buckets": lambda: replace(by_sum(recipes.fedavg()), server=Server(Bucketing(GeometricMedian()))),
+    "geometric_median": lambda: replace(by_sum(recipes.fedavg()), server=Server(GeometricMedian())),
 }
 globals().update(RECIPES)  # `golden_rounds:fedavg` names the function
 
@@ -95,12 +95,7 @@ PRIVATE = (
 CONFIGS: dict[str, tuple[str, ...]] = {
     "scaffold": (*FEDAVG, "train.algorithm=scaffold"),
     "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
-    "late": (
-        *("recipe.name=prioritized", "recipe.criteria=Staleness,DS", "recipe.normalise=max"),
-        *("run.wait={min_fraction=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
-    ),
-    "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
-    "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
+    "private": (*PRIVATE, "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "centre": (*FEDAVG, "task.centre=mean"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),

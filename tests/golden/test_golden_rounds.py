@@ -34,10 +34,9 @@ BY_FACTS = (
     "adaptive",
     "fedamp",
     "ditto",
-    "buckets",
+    "geometric_median",
     "scaffold",
     "feddyn",
-    "drop",
     "yogi",
 )
 """Cases whose weights are made of reported facts only, which no rounding of a model changes."""
@@ -58,7 +57,7 @@ ON_FLOWER = (
 """A case of each kind; `tests/contract` tries all recipes. A node trains one client at a time, which rounds otherwise.
 """
 
-WITH_WORKERS = ("pmcfl", "dafl_random", "adaptive", "m2f", "fedval", "ifca", "ditto", "fedamp", "late")
+WITH_WORKERS = ("pmcfl", "dafl_random", "adaptive", "m2f", "fedval", "ifca", "ditto", "fedamp")
 """A case of each way in which clients are asked for something."""
 
 

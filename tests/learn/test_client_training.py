@@ -1,4 +1,4 @@
-"""Adam, AdamW, clipping and corrections against a loop over torch.optim and autograd."""
+"""Adam, AdamW and corrections against a loop over torch.optim and autograd."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ def by_torch(
     build: Any,
     start: np.ndarray,
     optimizer: str,
-    clip: float | None,
     correction: np.ndarray,
     pull: float,
     **settings: Any,
 ) -> np.ndarray:
-    """Full batches under torch.optim; clipped first, then pulled and corrected."""
+    """Full batches under torch.optim, pulled and corrected."""
     samples, flat = rows(), FlatModule(build())
     flat.values.copy_(torch.from_numpy(start))
     parameters = list(flat.module.parameters())
@@ -58,8 +57,6 @@ def by_torch(
     for _ in range(STEPS):
         flat.gradient.zero_()
         cross_entropy(flat.module(torch.from_numpy(samples.x)), torch.from_numpy(samples.y)).backward()
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, clip)
         with torch.no_grad():
             flat.gradient.add_(flat.trained - anchor, alpha=pull).add_(torch.from_numpy(correction))
         steps.step()
@@ -73,9 +70,7 @@ def by_torch(
         {"optimizer": "adam", "lr": 0.02},
         {"optimizer": "adam", "lr": 0.02, "weight_decay": 0.1},
         {"optimizer": "adamw", "lr": 0.02, "weight_decay": 0.1},
-        {"optimizer": "sgd", "clip": 0.05},
-        {"optimizer": "sgd", "clip": 100.0, "momentum": 0.5},
-        {"optimizer": "adam", "clip": 0.05, "weight_decay": 0.1},
+        {"optimizer": "sgd", "momentum": 0.5},
         {"optimizer": "sgd", "prox": 0.7},  # FedProx: mu (w - w_received) is added to the gradient
     ],
     ids=str,
@@ -87,7 +82,7 @@ def test_the_same_as_torch_optim(build: Any, options: dict[str, Any]):
     if options["optimizer"] == "adamw":
         settings.setdefault("weight_decay", 0.0)
     pull, none = options.get("prox", 0.0), np.zeros_like(start)
-    expected = by_torch(build, start, options["optimizer"], options.get("clip"), none, pull, **settings)
+    expected = by_torch(build, start, options["optimizer"], none, pull, **settings)
     assert np.abs(expected - start).max() > 1e-3
     np.testing.assert_allclose(learner.train(start, rows(), SEED), expected, rtol=1e-4, atol=3e-6)
 
@@ -108,7 +103,7 @@ def test_a_correction_is_added_to_every_gradient(build: Any, algorithm: str):
     start = learner.start(SEED)
     correction = (0.3 * np.random.default_rng(1).normal(size=len(start))).astype(np.float32)
     trained, sent = learner.train_with(start, {CORRECTION: correction}, rows(), SEED, None)
-    expected = by_torch(build, start, "sgd", None, correction, alpha.get("alpha", 0.0), lr=0.1)
+    expected = by_torch(build, start, "sgd", correction, alpha.get("alpha", 0.0), lr=0.1)
     np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=3e-6)
     assert set(sent) == ({SLOPE} if algorithm == "scaffold" else set())
     if sent:
@@ -140,7 +135,6 @@ def test_vectors_that_nobody_asked_for_are_an_error():
     "options",
     [
         {"optimizer": "adam"},
-        {"clip": 1.0},
         {"algorithm": "scaffold"},
         {"algorithm": "feddyn"},
         {"prox": 0.1},

@@ -43,7 +43,7 @@ def mlp() -> nn.Module:
 
 
 @pytest.mark.parametrize(("build", "shape"), [(cnn, (4, 4, 1)), (mlp, (8,)), (Cell, (2, 4))])
-@pytest.mark.parametrize("added", [{"momentum": 0.9, "clip": 0.5, "prox": 0.1, "weight_decay": 0.01}, {}])
+@pytest.mark.parametrize("added", [{"momentum": 0.9, "prox": 0.1, "weight_decay": 0.01}, {}])
 def test_on_meta_every_tensor_of_training_and_testing_is_on_the_device(
     build: Callable[[], nn.Module], shape: tuple[int, ...], added: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,11 +130,9 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_the_numbers_are_the_ledgers(cli: CommandLine, tmp_path: Path):
-    late = {"wait": {"min_fraction": 0.5, "seconds": 1.0}, "delays": {"share": 0.5, "seconds": 50.0}}
-    config = {"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}}
-    run = run_config(
-        make_config(config | {"run": {"rounds": 2, "fraction": 1.0, "workers": 1, **late}}), tmp_path / "a"
-    )
+    attack = {"kind": "scale", "share": 0.25, "strength": 1e30}  # its update is dropped
+    config = {"task": {"clients": 4, "model": "digits-linear", "attack": attack}, "train": {"epochs": 1}}
+    run = run_config(make_config(config | {"run": {"rounds": 2, "fraction": 1.0, "workers": 1}}), tmp_path / "a")
     answer = cli("export", tmp_path / "a", "--format", "prometheus")
     assert answer.code == 0
     told = samples(answer.out)

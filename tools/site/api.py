@@ -39,8 +39,8 @@ GROUPS: Mapping[str, str] = {
     "standalone finetuned fedamp ifca ditto Recipe",
     "Criteria": "DS LD LC CB IS Sharpness MW Attribute Validated criterion Criterion",
     "Scores": "Prioritized WeightedMean Product OWA Choquet Ranked Score",
-    "Normalisation, stages and limits": "scale Scale Claims Clip Cap SiteCap",
-    "Server": "Server SGD Momentum Adam Yogi Adagrad FedExP PrivateSum",
+    "Normalisation, stages and limits": "scale Scale Claims Clip Cap",
+    "Server": "Server SGD Momentum Adam Yogi FedExP PrivateSum",
     "Selection, search and models": "Uniform Poisson InTime LastAnswers Backtracking StepSearch OneModel LocalModel "
     "ClusterModels PersonalModels ByCosine TopShare",
     "Errors": "FedmeritError UserError",

@@ -17,7 +17,7 @@ from typing import Any, cast
 from fedmerit.config.attack import KINDS, AttackConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipe import HIDDEN, IN_THE_NAME, RANKING, SCORES
-from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, fields_of
 from fedmerit.config.task import OF_TABLES, OPTIONS, PARTITIONS, FactsConfig, NodesConfig, TaskConfig
 from fedmerit.config.train import TrainConfig
@@ -47,7 +47,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "run.stop": StopConfig,
     "run.schedule": ScheduleConfig,
     "run.wait": WaitConfig,
-    "run.delays": DelaysConfig,
     "privacy": PrivacyConfig,
     "facts": FactsConfig,
     "study": Plan,
@@ -66,7 +65,6 @@ DEPENDS = {
     "task.label": "required for tables",
     "task.tolerance": "required for numbers",
     "task.size": "by task",
-    "task.sites": "each client is a site",
     "task.features": "all columns",
     "task.attack.strength": "by kind",
     "tune.by": "`rounds` with a target, else `accuracy`",

@@ -145,16 +145,6 @@ Overrides = Annotated[
         show_default=False,
     ),
 ]
-Logs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--log",
-        metavar="NAME:WHERE",
-        help="Also log to csv, jsonl, tensorboard, mlflow or wandb.",
-        autocompletion=complete_values("csv:", "jsonl:", "tensorboard:", "mlflow:", "wandb:"),
-        show_default=False,
-    ),
-]
 Client = Annotated[
     str | None,
     typer.Option(help="A client, by name or number.", autocompletion=complete_clients, show_default=False),
@@ -244,7 +234,7 @@ def stoppable(again: str) -> Iterator[None]:
 
 @contextmanager
 def notes_printed() -> Iterator[None]:
-    """Print warnings of a run, such as a log that failed, as one line each."""
+    """Print warnings as one line each."""
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, NoteWarning):

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from fedmerit.cli.app import Logs, Overrides, app, out_console
+from fedmerit.cli.app import Overrides, app, out_console
 from fedmerit.errors import ConfigError
 
 
@@ -54,7 +54,6 @@ def run(
     ] = None,
     enrolled: Annotated[Path | None, typer.Option(help="The file of `fedmerit flower enroll`.")] = None,
     client_cpus: Annotated[int, typer.Option(min=1, metavar="N", help="With --simulation: CPUs per client.")] = 1,
-    log: Logs = None,
     overrides: Overrides = None,
 ) -> None:
     """Run a configuration on Flower, with a SuperNode for each client.
@@ -63,7 +62,6 @@ def run(
     in CONFIG.toml names your own Python part, and running it runs that module's code. See docs/flower.md.
     """
     from fedmerit.config.schema import load_config
-    from fedmerit.engine.sinks import located_logs
 
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
@@ -75,14 +73,13 @@ def run(
             "--secure goes with --loopback, as does --node; --root-certificates, --insecure and --operator-key go "
             "with --superlink HOST:PORT, --enrolled with --superlink, --client-cpus with --simulation"
         )
-    logs = located_logs(log or [])  # Flower's processes run in folders of their own
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:
-        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled, key=key, log=logs)
+        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled, key=key)
     elif here:
-        on_loopback(settings, out, secure=secure, say=say, nodes=node or (), log=logs)
+        on_loopback(settings, out, secure=secure, say=say, nodes=node or ())
     else:
-        on_simulation(settings, out, logs, client_cpus)
+        on_simulation(settings, out, client_cpus)
 
 
 @flower.command(epilog="Example:  fedmerit flower key operator.key --login server.example:9092")

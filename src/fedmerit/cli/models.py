@@ -31,8 +31,8 @@ def predict(
 
     If the run learned from a table, FILE has the same column names in any order, with words and gaps as in that table.
     Otherwise FILE has the features as numbers in the order of training; an npz file has them in its array x. The
-    output is CSV: the row number from 1, the predicted class or number (with several labels a column of 0 and 1 for
-    each), and with --proba a column per class. --client chooses a client's own model, if clients have personal models.
+    output is CSV: the row number from 1, the predicted class or number, and with --proba a column per class. --client
+    chooses a client's own model, if clients have personal models.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
     from fedmerit.engine.estimator import Classifier
@@ -68,15 +68,12 @@ def predict(
 
 
 def _csv(predicted: Sequence[Any], chances: list[list[float]], words: Sequence[str] | None) -> str:
-    """Write a line per row: the prediction, in one column or one per label, then the probabilities."""
+    """Write a line per row: the prediction, then the probabilities."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     width = len(chances[0]) if chances else 0
-    cells = [value if isinstance(value, list) else [value] for value in predicted]
-    columns = len(cells[0]) if cells else 1
-    names = ["predicted"] if columns == 1 else [words[at] if words else f"label {at}" for at in range(columns)]
-    lines.writerow(["row", *names, *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
-    for place, values in enumerate(cells):
-        shown = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
-        lines.writerow([place + 1, *shown, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
+    lines.writerow(["row", "predicted", *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
+    for place, value in enumerate(predicted):
+        shown = f"{value:.6g}" if isinstance(value, float) else value
+        lines.writerow([place + 1, shown, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
     return text.getvalue()

@@ -35,28 +35,25 @@ def report_privacy(config: Config) -> tuple[dict[str, Any], PrivateSum] | None:
 def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     """Compute epsilon after some of the rounds and after all, and with other settings."""
     from fedmerit.config.privacy import epsilon_after, noise_for
-    from fedmerit.core.server.private_sum import AdaptiveClip
 
-    delta, accountant = privacy.delta, privacy.accountant
+    delta = privacy.delta
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
     # Clients that would keep the noise on the mean as it is, with the noise multiplier that each epsilon takes.
     noises = {target: noise_for(target, delta, privacy.fraction, rounds) for target in TARGETS}
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
-        "epsilon": epsilon_after(privacy.noise, privacy.fraction, rounds, delta, accountant),
+        "epsilon": epsilon_after(privacy.noise, privacy.fraction, rounds, delta),
         "delta": privacy.delta,
         "noise": privacy.noise,
-        "clip": "adaptive" if isinstance(privacy.clip, AdaptiveClip) else privacy.clip,
-        "first_clip": privacy.first_clip,
-        "noise_on_sum": privacy.sum_noise(clients),
+        "clip": privacy.clip,
         "rounds": rounds,
         "sampling": "poisson",
         "fraction": privacy.fraction,
         "clients": clients,
-        "accountant": privacy.accountant,
+        "accountant": "rdp",
         "deviation": privacy.deviation(clients),
         "curve": [
-            {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, delta, accountant)}
+            {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, delta)}
             for q in fractions
             for mark in marks
         ],
@@ -69,15 +66,11 @@ def privacy_tables(answer: dict[str, Any], privacy: PrivateSum) -> Iterator[Rend
     """Yield epsilon as text, then tables for other settings and other numbers of clients."""
     from rich.text import Text
 
-    from fedmerit.core.server.private_sum import AdaptiveClip
     from fedmerit.report.screen import list_table
 
-    clip = f"clip {privacy.first_clip:g}"
-    if isinstance(privacy.clip, AdaptiveClip):  # its quantile takes a part of the noise
-        clip = f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"
     yield Text(
         f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {answer['rounds']} rounds "
-        f"({privacy.accountant}): noise {answer['noise']:.4g} x {clip}, each of {answer['clients']} clients with "
+        f"(rdp): noise {answer['noise']:.4g} x clip {answer['clip']:g}, each of {answer['clients']} clients with "
         f"a chance of {answer['fraction']:g} per round; noise in each entry of the aggregate: standard "
         f"deviation {answer['deviation']:.3g}"
     )

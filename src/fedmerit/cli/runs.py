@@ -11,7 +11,6 @@ import typer
 
 from fedmerit.cli.app import (
     Json,
-    Logs,
     Overrides,
     RunFolder,
     app,
@@ -34,7 +33,6 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.", show_default=False)] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.", show_default=False)] = None,
     overrides: Overrides = None,
-    log: Logs = None,
     as_json: Json = False,
 ) -> None:
     """Run a configuration, and record every round in a folder.
@@ -64,7 +62,6 @@ def run(
             done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
-    logs = log or []
     keep_memory()  # one worker trains in this process
     console = err_console if as_json or log_format() == "json" else out_console
 
@@ -78,10 +75,10 @@ def run(
         return task
 
     begin = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
-    start = partial(begin, load=load, log=logs)
+    start = partial(begin, load=load)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
-    with stoppable(" ".join([f"fedmerit run --resume {folder}", *(f"--log '{one}'" for one in logs)])), notes_printed():
+    with stoppable(f"fedmerit run --resume {folder}"), notes_printed():
         if as_json:
             start(lambda record: typer.echo(json_line(record)))
             return

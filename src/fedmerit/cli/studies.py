@@ -12,7 +12,6 @@ import typer
 from fedmerit.cli.app import (
     Force,
     Json,
-    Logs,
     Overrides,
     app,
     complete_keys,
@@ -137,7 +136,6 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Parallel runs; default: one per core.", show_default=False)
     ] = None,
-    log: Logs = None,
     as_json: Json = False,
 ) -> None:
     """Run recipes over paired seeds, and test the differences.
@@ -155,8 +153,8 @@ def compare(
     Shapley value, the share of the result that is due to its rows (docs/contributions.md). --out is optional.
     """
     if coalitions:
-        if grid or log:
-            raise ConfigError("--coalitions excludes --grid and --log")
+        if grid:
+            raise ConfigError("--coalitions excludes --grid")
         _value_clients(study, overrides or [], out, range(seeds), jobs, as_json)
         return
     if out is None:
@@ -171,12 +169,12 @@ def compare(
     from fedmerit.study.study_folder import BEST
 
     plan = grid_plan(study, grid, overrides or []) if grid else load_plan(study, overrides or [])
-    given = {"set": overrides, "grid": grid, "log": log}
+    given = {"set": overrides, "grid": grid}
     options = [f"--{name} '{value}'" for name, values in given.items() for value in values or ()]
     command = " ".join([f"fedmerit compare {study}", *options, f"--out {out}"])
     with stoppable(command), notes_printed(), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, to_play(plan, out)))
-        done = run_study(plan, out, jobs=jobs, on_step=on_step, log=log or [])
+        done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if grid and not done.failed:
         (tuned,) = done.tunings.values()
         shutil.copy(tuned.study.folder / BEST, out / BEST)

@@ -13,14 +13,12 @@ VALIDATED = 'recipe.criteria = [{name = "validated:accuracy", %s}]'
 OLD_KEYS: Mapping[str, str] = {
     "recipe.priority": 'recipe.criteria = ["LD", "DS"]',
     "recipe.cap": 'recipe.limits = [{name = "cap", times = 2.0}]',
-    "recipe.cap_group": 'recipe.limits = [{name = "site-cap", share = 0.5}]',
     "recipe.claims": 'recipe.stages = ["claims"]',
     "recipe.clip": 'recipe.stages = [{name = "clip", times = 2.0}]',
     "recipe.contributions": 'recipe.stages = ["contribution:shapley"]',
     "recipe.scales": 'recipe.normalise = {name = "scale", bounds = {DS = 500}}',
     "recipe.aggregate": "recipe.server.aggregator",
     "recipe.server.aggregator.mix": 'recipe.server.aggregator = {name = "nnm", of = "median"}',
-    "recipe.server.aggregator.bucket": 'recipe.server.aggregator = {name = "bucketing", of = "median", size = 2}',
     "recipe.step": OPTIMIZER,
     f"{OPTIMIZER}.length": f"{OPTIMIZER}.lr",
     f"{OPTIMIZER}.carry": f"{OPTIMIZER}.momentum",
@@ -47,17 +45,16 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.criteria=Company": "SimilarityFilter",
     "recipe.criteria=Usual": "NormInlier",
     "run.wait.at_least": "run.wait.min_fraction",
-    "run.wait.over": "run.wait.overselect",
-    "run.delays.usual": "run.delays.base_seconds",
 }
 """Old -> new; `key=value` for a value that was renamed. Keys have no list positions."""
 
 STEPS_ONLY = "use the search backtracking for orders of the criteria, or steps for server steps"
 ROUND_ONLY = "all clients test orders, and the clients of the round test steps"
+ONE_CLIP = "set privacy.clip, the largest norm of an update in every round"
 REMOVED_KEYS: Mapping[str, str] = {
     "recipe.least": "a reputation lowers weights and excludes no client",
     "recipe.criteria.least": "a reputation lowers weights and excludes no client",
-    "recipe.criteria.power": "reputations and Staleness, 1 / sqrt(1 + rounds), are used as they are",
+    "recipe.criteria.power": "reputations are used as they are",
     "recipe.criteria.ratio": "NearestDistance counts up to 0.2 medians of the round",
     "recipe.criteria.common": "SimilarityFilter has no settings",
     "recipe.criteria.min_clients": "SimilarityFilter has no settings",
@@ -67,6 +64,9 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.criteria=Consistency": "use NormInlier or SimilarityFilter",
     "recipe.criteria=Plausibility": "use NormInlier or SimilarityFilter",
     "recipe.criteria=Conduct": "use NormInlier or SimilarityFilter",
+    "recipe.cap_group": 'use recipe.limits = ["cap"], the cap of each client',
+    "recipe.limits=site-cap": "use the limit cap, of each client",
+    "task.sites": "use the limit cap, of each client",
     "recipe.limits.anchored": 'with stages = ["claims"], a cap bounds a weight by the usual claims',
     "recipe.name=rffl": "use cosine_rewards",
     "recipe.name=cfl": 'use ifca, or m2f with models = {grouping = {name = "cosine", over = "all"}}',
@@ -76,6 +76,17 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.score.quantifier": "give recipe.score.weights, best value first",
     "recipe.score.importances": "use weighted-mean with weights",
     "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
+    "recipe.score=topsis": "use weighted-mean with weights",
+    "recipe.server.aggregator.bucket": "use nnm in front of another aggregator",
+    "recipe.server.aggregator=bucketing": "use nnm in front of another aggregator",
+    "recipe.server.aggregator=centred-clipping": "use the stage clip, or geometric-median",
+    "recipe.server.optimizer=adagrad": "use adam or yogi",
+    "recipe.criteria.step": "LossPower always scales the updates by q-FedAvg's step",
+    "recipe.stages.norm": "set recipe.stages.times, a multiple of the median norm",
+    "recipe.stages.change": "a fact of a client's rows may differ from the first by a factor of 1.2",
+    "recipe.models.reward.floor": 'use share = "max" or "tanh"',
+    "recipe.models.reward.temperature": 'use share = "max" or "tanh"',
+    "recipe.search.by": "set run.measure, which a search then judges by",
     "recipe.search.among": STEPS_ONLY,
     "recipe.search.exchange": "the remaining orders are tested in one exchange",
     "recipe.search.judges": ROUND_ONLY,
@@ -87,8 +98,20 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.search.accept": "the largest step with 0.8 of the best gain is used",
     "recipe.search.reference": "orders are compared with the last round",
     "recipe.stages.enrolled": "facts of rows count as at first",
+    "recipe.criteria=Staleness": "late answers are dropped",
+    "run.wait.over": "raise run.fraction",
+    "run.wait.overselect": "raise run.fraction",
+    "facts.client": "call that column client, id or name, or put it first",
+    "facts.columns": "write the facts to a CSV file and set facts.file",
+    "train.clip": "lower train.lr",
+    "task.nodes.most_rows": "enroll the nodes with --samples",
+    "run.wait.late": "late answers are dropped",
+    "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "run.stop.least": "set run.stop.patience, the rounds without a better measure",
-    "privacy.clip_rate": "set privacy.clip_start near the norms, and privacy.quantile",
+    "privacy.clip_rate": ONE_CLIP,
+    "privacy.clip_start": ONE_CLIP,
+    "privacy.quantile": ONE_CLIP,
+    "privacy.accountant": "epsilon is by Renyi divergences (rdp)",
     "task.smallest": "give task.size = [750, 1500], the smallest and the largest",
     "task.mix": "clients of label-draws hold only labels of their group",
     "task.against": "task.kinds harm group 0 of task.attribute",
@@ -135,8 +158,8 @@ def renamed(key: str, value: str | None = None) -> str | None:
 
     >>> renamed("recipe.search.judges")
     '`recipe.search.judges` was removed; all clients test orders, and the clients of the round test steps'
-    >>> renamed("run.wait.over")
-    '`run.wait.over` is now `run.wait.overselect`'
+    >>> renamed("run.wait.at_least")
+    '`run.wait.at_least` is now `run.wait.min_fraction`'
     >>> renamed("recipe.criteria.1", "Usual")
     'recipe.criteria.1: Usual is now NormInlier'
     """

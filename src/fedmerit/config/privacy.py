@@ -9,17 +9,17 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.run import RunConfig
-from fedmerit.config.sections import Positive, Section, core_field, refuse_idle
+from fedmerit.config.sections import Positive, Section, core_field
 from fedmerit.core.host import Release
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
-from fedmerit.core.server.private_sum import Accountant, AdaptiveClip, PrivateSum
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,17 +36,12 @@ Rounds: TypeAlias = tuple[tuple[float, float, int], ...]
 class PrivacyConfig(Section):
     """[privacy]: client-level differential privacy; the server adds the noise."""
 
-    clip: Positive | Literal["adaptive"] = Field(
-        description="clip update norms to this; `adaptive`: to a private quantile of the norms"
-    )
-    clip_start: float = core_field(AdaptiveClip, "start")
-    quantile: float = core_field(AdaptiveClip, "quantile")
+    clip: Positive = Field(description="clip update norms to this")
     noise: float | None = core_field(PrivateSum, "noise", default=None)
     epsilon: Positive | None = Field(
         None, description="target epsilon after `run.rounds`, from which the noise is computed; default: from `noise`"
     )
     delta: float = core_field(PrivateSum, "delta")
-    accountant: Accountant = core_field(PrivateSum, "accountant")
     reproducible: bool = core_field(PrivateSum, "reproducible")
 
     @model_validator(mode="after")
@@ -57,20 +52,16 @@ class PrivacyConfig(Section):
                 f"[privacy] needs either noise or epsilon (got {got}); set noise = 1.1, a multiplier, or "
                 "epsilon = 4.0, a target after all rounds"
             )
-        if self.clip != "adaptive":
-            refuse_idle(self, ("clip_start", "quantile"), "with a fixed clip; set clip = 'adaptive'")
         return self
 
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
     """Make the noisy sum of a run; the noise is computed where a target epsilon is given."""
-    noise, delta, accountant = section.noise, section.delta, section.accountant
+    noise, delta = section.noise, section.delta
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
-        noise = noise_for(section.epsilon, delta, run.fraction, run.rounds, accountant)
-    adaptive = AdaptiveClip(section.clip_start, section.quantile)
-    clip = adaptive if section.clip == "adaptive" else section.clip
-    return PrivateSum(noise, run.fraction, clip, delta=delta, accountant=accountant, reproducible=section.reproducible)
+        noise = noise_for(section.epsilon, delta, run.fraction, run.rounds)
+    return PrivateSum(noise, run.fraction, section.clip, delta=delta, reproducible=section.reproducible)
 
 
 def recipe_of(config: Config) -> Recipe:
@@ -99,35 +90,28 @@ def require_account() -> Any:
 
 
 @lru_cache(maxsize=512)
-def _epsilon(rounds: Rounds, delta: float, accountant: Accountant) -> float:
+def _epsilon(rounds: Rounds, delta: float) -> float:
     """Epsilon at delta of all rounds together; neighbours differ in one client, added or removed."""
     library = require_account()
-    from dp_accounting import pld, rdp
+    from dp_accounting import rdp
 
-    add_or_remove = library.NeighboringRelation.ADD_OR_REMOVE_ONE
-    account = (
-        rdp.RdpAccountant(neighboring_relation=add_or_remove)
-        if accountant == "rdp"
-        else pld.PLDAccountant(add_or_remove)
-    )
+    account = rdp.RdpAccountant(neighboring_relation=library.NeighboringRelation.ADD_OR_REMOVE_ONE)
     for noise, fraction, times in rounds:
         account.compose(library.PoissonSampledDpEvent(fraction, library.GaussianDpEvent(noise)), times)
     return float(account.get_epsilon(delta))
 
 
-def epsilon_after(
-    noise: float, fraction: float, rounds: int, delta: float = 1e-5, accountant: Accountant = "rdp"
-) -> float:
+def epsilon_after(noise: float, fraction: float, rounds: int, delta: float = 1e-5) -> float:
     """Epsilon at delta after this many rounds.
 
     >>> round(epsilon_after(noise=1.1, fraction=0.01, rounds=1000, delta=1e-5), 2)
     1.71
     """
-    return _epsilon(((noise, fraction, rounds),), delta, accountant)
+    return _epsilon(((noise, fraction, rounds),), delta)
 
 
 @lru_cache(maxsize=64)
-def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accountant: Accountant = "rdp") -> float:
+def noise_for(epsilon: float, delta: float, fraction: float, rounds: int) -> float:
     """The smallest noise multiplier, to a thousandth, whose epsilon after all rounds is within the target.
 
     >>> noise = noise_for(epsilon=2.0, delta=1e-5, fraction=0.1, rounds=20)
@@ -135,7 +119,7 @@ def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accoun
     True
     """
     low, high = 0.0, 1.0
-    while epsilon_after(high, fraction, rounds, delta, accountant) > epsilon:
+    while epsilon_after(high, fraction, rounds, delta) > epsilon:
         low, high = high, 2 * high
         if high > WIDEST:
             raise ConfigError(
@@ -144,7 +128,7 @@ def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accoun
             )
     while high - low > PRECISION:
         middle = (low + high) / 2
-        enough = epsilon_after(middle, fraction, rounds, delta, accountant) <= epsilon
+        enough = epsilon_after(middle, fraction, rounds, delta) <= epsilon
         low, high = (low, middle) if enough else (middle, high)
     return high
 
@@ -159,4 +143,4 @@ def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> flo
     """
     counted = sorted(Counter((one.multiplier, one.fraction) for one in releases).items())
     rounds = tuple((noise, fraction, times) for (noise, fraction), times in counted)
-    return _epsilon(rounds, privacy.delta, privacy.accountant)
+    return _epsilon(rounds, privacy.delta)

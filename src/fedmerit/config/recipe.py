@@ -176,7 +176,7 @@ def part_names(slot: Slot) -> tuple[str, ...]:
     """The names of a slot that a configuration can use.
 
     >>> part_names("limit")
-    ('cap', 'site-cap')
+    ('cap',)
     """
     return tuple(SCORES) if slot == "score" else tuple(name for name in PARTS[slot] if name not in HIDDEN)
 

@@ -10,9 +10,9 @@ from annotated_types import Interval
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Range, Section, core_field
-from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
-from fedmerit.core.collect.late import Delayed, Wait
+from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform
 from fedmerit.core.collect.schedules import Schedule
+from fedmerit.core.collect.wait import Wait
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import Doc, check_settings
 from fedmerit.core.recipe import Recipe
@@ -31,30 +31,16 @@ class ScheduleConfig(Section):
 
 
 class WaitConfig(Section):
-    """[run.wait]: the round's timeout, after which it continues without the missing clients."""
+    """[run.wait]: the round's timeout on Flower, after which it continues without the missing clients."""
 
     min_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         0.8, description="share of the selected clients that must have answered"
     )
     seconds: Positive = Field(60.0, description="timeout of a round, in seconds")
-    overselect: Annotated[float, Field(ge=1, le=10)] = Field(
-        1.0, description="select this many times the clients that a round needs and use the first answers"
-    )
-    late: LateAnswers = Field(
-        "drop", description="late answers: `drop` them, or `use` them in the round in which they arrive"
-    )
 
     def make(self) -> Wait:
         """Make the rule that the core uses."""
-        return Wait(self.min_fraction, self.seconds, self.overselect, self.late)
-
-
-class DelaysConfig(Section):
-    """[run.delays]: simulate clients that answer late."""
-
-    share: float = core_field(Delayed, "delayed")
-    seconds: float = core_field(Delayed, "seconds", description="mean delay in seconds, of an exponential distribution")
-    base_seconds: float = core_field(Delayed, "base_seconds")
+        return Wait(self.min_fraction, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +91,6 @@ class RunConfig(Section):
     wait: WaitConfig | None = Field(
         None, description="timeout of a round, see [run.wait]; default: wait for all clients"
     )
-    delays: DelaysConfig | None = Field(None, description="simulated late clients, see [run.delays]; default: none")
     stop: StopConfig | None = Field(None, description="early stopping, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="seed of every random draw")
     workers: Count | None = Field(
@@ -142,23 +127,10 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
-        uniform = self.schedule is None and self.selection == "uniform"
-        overselect = self.wait.overselect if self.wait else 1.0
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
                 "selection has no effect with a schedule, which selects the clients; remove one of the two"
             )
-        if overselect > 1 and not uniform:
-            raise ValueError(
-                "wait.overselect needs uniform selection; remove schedule and selection, or wait.overselect"
-            )
-        if overselect > 1 and overselect * self.fraction > 1:
-            raise ValueError(
-                f"wait.overselect = {overselect:g} times fraction = {self.fraction:g} is more than all clients; set "
-                f"fraction to {1 / overselect:.2g} or less"
-            )
-        if self.delays is not None and self.wait is None:
-            raise ValueError("delays have no effect without a timeout; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("early stopping needs a test after every round; remove evaluate_every")
         return self
@@ -173,22 +145,10 @@ def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
         return Schedule(run.rounds, run.schedule.rates, run.schedule.epochs)
     if run.selection == "poisson":
         return Poisson(run.fraction, secret)
-    return Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
+    return Uniform(run.fraction)
 
 
-def make_collect(run: RunConfig, recipe: Recipe) -> Collect:
-    """Make the collector of answers: all in time, or with simulated late clients.
-
-    The sample of a private recipe is secret.
-    """
-    privacy, delays = privacy_of(recipe), run.delays
-    selection = make_selection(run, secret=privacy is not None and not privacy.reproducible)
-    if delays is None or run.wait is None:
-        return InTime(selection, late=run.wait.late if run.wait else "drop")
-    return Delayed(
-        selection,
-        run.wait.make(),
-        delayed=delays.share,
-        seconds=delays.seconds,
-        base_seconds=delays.base_seconds,
-    )
+def make_collect(run: RunConfig, recipe: Recipe) -> InTime:
+    """Make the collector of answers; the sample of a private recipe is secret."""
+    privacy = privacy_of(recipe)
+    return InTime(make_selection(run, secret=privacy is not None and not privacy.reproducible))

@@ -13,7 +13,7 @@ import tomli_w
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipe import RecipeConfig, make_recipe
-from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.task import PARTITIONS, FactsConfig, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, TrainConfig, train_keys
@@ -22,7 +22,6 @@ from fedmerit.errors import ConfigError
 
 __all__ = [
     "Config",
-    "DelaysConfig",
     "FactsConfig",
     "PrivacyConfig",
     "RecipeConfig",

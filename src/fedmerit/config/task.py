@@ -70,9 +70,6 @@ class NodesConfig(Section):
         (), description="of arrays: the shape of a row, [30] or [height, width, channels]; default: none"
     )
     server: str = Field("", description="file with the server's own rows, for `validated:` criteria; default: none")
-    most_rows: Count | None = Field(
-        None, description="largest number of training rows that a node may report; default: no limit"
-    )
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -152,12 +149,9 @@ class TaskConfig(Section):
     client: str = Field(
         "", description="of a table: the column that names the client; default: of several files, the file"
     )
-    label: str | tuple[str, ...] = Field(
-        "", description='of a table: the column to predict; a list of columns with `target = "labels"`'
-    )
-    target: Literal["classes", "number", "labels"] = Field(
-        "classes",
-        description="of a table: the label is one of several `classes`, a `number`, or several `labels` of 0 and 1",
+    label: str = Field("", description="of a table: the column to predict")
+    target: Literal["classes", "number"] = Field(
+        "classes", description="of a table: the label is one of several `classes`, or a `number`"
     )
     tolerance: Positive | None = Field(
         None, description='with `target = "number"`: largest error of a prediction that counts as correct'
@@ -185,10 +179,6 @@ class TaskConfig(Section):
     )
     strict: Annotated[bool, Field(strict=True)] = Field(
         False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
-    )
-    sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
-        {},
-        description="clients of each site, by name or number, for the limit `site-cap`; default: each client is a site",
     )
 
     centre: Annotated[Literal["none", "mean", "standard"], BeforeValidator(_spelt)] = Field(
@@ -230,11 +220,6 @@ class TaskConfig(Section):
             raise ValueError(f"size must be [min, max] with min <= max (got {list(self.size)})")
         if self.tolerance is not None and self.target != "number":
             raise ValueError(f'tolerance needs target = "number" (got "{self.target}"); remove it')
-        if isinstance(self.label, tuple) != (self.target == "labels"):
-            raise ValueError(
-                'label must be one column, or with target = "labels" a list of columns (got '
-                f'label = {self.label!r} and target = "{self.target}")'
-            )
         return self
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
@@ -288,38 +273,10 @@ def _refusal(key: str, partition: str) -> str:
     return f"task.{key} needs task.kinds{also} (got partition {partition}); remove it"
 
 
-def _worded(value: object) -> object:
-    """TOML's true and false as text, as in a CSV file."""
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-Number: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
-Value: TypeAlias = Annotated[Number | str, BeforeValidator(_worded)]
-
-
 class FactsConfig(Section):
     """[facts]: your own facts about each client, for criteria `fact:NAME`."""
 
     file: str = Field(
-        "",
-        description="CSV file with one line per client; the remaining columns are facts; default: none, give `columns`",
+        description="CSV file with one line per client; the column `client`, `id` or `name`, else the first, names the "
+        "client, and the remaining columns are facts"
     )
-    client: str = Field(
-        "", description="the column of `file` that names the client; default: `client`, `id`, `name` or the first"
-    )
-    columns: dict[str, tuple[Value, ...]] = Field(
-        {}, description="facts without a file: for each a list with one number, word or true per client; default: none"
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if bool(self.file) == bool(self.columns):
-            raise ConfigError(
-                f"[facts] needs either file or [facts.columns] (got {'both' if self.file else 'neither'}); set "
-                "file = 'clients.csv', or columns = { age = [34, 51] }"
-            )
-        if self.client and not self.file:
-            raise ConfigError(
-                f"facts.client needs facts.file (got {self.client!r} and no file); set it, or remove facts.client"
-            )
-        return self

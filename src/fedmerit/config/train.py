@@ -25,9 +25,6 @@ class TrainConfig(Section):
     weight_decay: NotNegative = Field(
         0.0, description="L2 penalty on the parameters; with `adamw` decoupled weight decay"
     )
-    clip: Positive | None = Field(
-        None, description="clip the gradient norm of each batch to this; default: no clipping"
-    )
     prox: NotNegative = Field(0.0, description="FedProx: mu, the weight of the pull towards the received model")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="learning rate over the rounds: `constant`, or `cosine` decay over `run.rounds`"

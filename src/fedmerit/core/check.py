@@ -47,9 +47,8 @@ def check(
     valid_facts = [replies.facts[place] for place in places]
     columns = {fact.name: np.array([facts[fact.name] for facts in valid_facts], dtype=np.float64) for fact in wanted}
     ids = tuple(replies.ids[place] for place in places)
-    server_facts = dict(replies.server_facts)
-    server_facts |= {name: host.server_facts[name](replies) for name in required_facts if name in host.server_facts}
-    columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in server_facts.items()}
+    measured = replies.server_facts.items()
+    columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in measured}
     vectors = {name: rows.keep(places) for name, rows in replies.vectors.items()}
     return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors), dropped
 

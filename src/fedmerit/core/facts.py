@@ -33,10 +33,9 @@ WITHOUT = ":without"
 """Suffix of a server fact about the model without the client."""
 CLAIMED, USUAL = "claimed:", "usual:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
-SITE = "site"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
-CLIP, NORM, LAYER_NORM, STALENESS, EXCLUDED = "clip", "norm", "layer_norm", "staleness", "excluded"
+CLIP, NORM, LAYER_NORM, EXCLUDED = "clip", "norm", "layer_norm", "excluded"
 MOST_SAMPLES = 1e9
 """Largest number of rows that a client may claim, unless the federation states fewer."""
 
@@ -110,8 +109,7 @@ def _classes(samples: Samples) -> NDArray[np.int64]:
     """Classes of the rows; an error if the task does not predict classes."""
     if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
         raise DataError(
-            "the criteria LD, CB and MW count classes, but this task predicts "
-            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; use DS, Attribute or validated:r2"
+            "the criteria LD, CB and MW count classes, this task predicts numbers; use DS, Attribute or validated:r2"
         )
     return samples.y
 
@@ -131,9 +129,7 @@ _ALL = (
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "duration of the client's work by the server's clock", source="server"),
     Fact(EPOCHS, "epochs that the server requested", source="server"),
-    Fact(STALENESS, "number of rounds that the update is late, see run.wait.late", source="server"),
     Fact(REMEMBERED, "rounds since the answer that counts, see recipe.memory; 0: of this round", source="server"),
-    Fact(SITE, "number of the client's site", source="server"),
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.facts import SITE
 from fedmerit.core.learner import (
     ControlledLearner,
     LayeredLearner,
@@ -47,7 +46,6 @@ from fedmerit.core.types import (
     SplitName,
     Verdict,
 )
-from fedmerit.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,6 @@ Train: TypeAlias = Callable[[Model, int], Model]
 """Trains a model on the server's rows, with this seed."""
 Limits: TypeAlias = Mapping[str, float]
 """The largest value that a client may claim, by fact: what the federation knows beyond the facts' ranges."""
-ServerFact: TypeAlias = Callable[[Replies], Mapping[ClientId, float]]
-"""A fact that the server knows about the clients of a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,6 @@ class ServerSetup:
     centre   how inputs are centred before round 1, see `core.server.centring`; None: not centred
     faster   a faster `Predict` for `rows` with the same results, for example on several cores
     notes    what was done to the data before the run, for the ledger
-    sites    the site of each client, which the limit `site-cap` reads; empty: unknown
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -99,7 +94,6 @@ class ServerSetup:
     centre: Centre | None = None
     faster: Predict | None = None
     notes: tuple[str, ...] = ()
-    sites: tuple[str, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """Return the model before the first round."""
@@ -123,16 +117,6 @@ class ServerSetup:
     def rate(self, index: int, rounds: int | None) -> float | None:
         """Return the clients' learning rate in round `index` of `rounds`; None: the learner's setting."""
         return self.learner.rate(index, rounds) if isinstance(self.learner, ScheduledLearner) else None
-
-    def site_numbers(self) -> dict[ClientId, float]:
-        """Return each client's site as a number, in the order in which the sites first occur."""
-        if len(self.sites) != len(self.names):
-            raise ConfigError(
-                f"site-cap needs the site of each of {len(self.names)} clients (got {len(self.sites)}); set "
-                "task.sites, for example {north = [0, 1], south = [2]}, or pass `sites` to Federation"
-            )
-        numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
-        return {client: numbers[site] for client, site in enumerate(self.sites)}
 
     def name_tensors(self, model: Model) -> NamedTensors | None:
         """Return the model's tensors by the names of its library; None if the learner does not report them."""
@@ -283,7 +267,6 @@ class Host:
     client_lr       the clients' learning rate in a round; None: their learner's setting
     lr              the learner's setting; None: unknown
     first_model     draws a model with a seed
-    server_facts    facts that the server knows: `site`, `link`
     book            records a release in the privacy account, and syncs it to disk, before it returns
     measure         what a search judges by; None: the measure of its paper
     """
@@ -299,7 +282,6 @@ class Host:
     trainable: int | None = None
     client_lr: Callable[[int], float | None] = lambda index: None
     first_model: Callable[[int], Model] | None = None
-    server_facts: Mapping[str, ServerFact] = field(default_factory=dict)
     book: Callable[[Release], None] = no_account
     measure: Objective | None = None
     lr: float | None = None
@@ -320,7 +302,6 @@ class Host:
             None if server.centre is None else sum(map(prod, server.layers())),
             lambda index: server.rate(index, rounds),
             server.first_model,
-            {SITE: lambda replies: server.site_numbers()},
             book,
             lr=getattr(server.learner, "lr", None),
         )

@@ -113,7 +113,7 @@ class ProbabilisticLearner(Learner, Protocol):
     """A learner with class probabilities, for objectives of loss and calibration."""
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the probability of each class per row: (rows, classes), rows sum to 1; or of each label."""
+        """Return the probability of each class per row: (rows, classes), rows sum to 1."""
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ class Predictions:
     """Predictions of k models for the same N rows: labels `y`, classes `predicted` and, if available, probabilities.
 
     `predicted` is (k, N), `probabilities` (k, N, classes). Where the `target` is a number, `y` and `predicted` are
-    numbers; of several labels, `y` is (N, labels) and `predicted` (k, N, labels).
+    numbers.
     """
 
     y: NDArray[Any]
@@ -40,19 +40,14 @@ class Predictions:
     target: Target = CLASSES
 
     def by_class(self, name: str) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Yield each class that occurs, or each label: which rows have it (N,), and which models predict it (k, N)."""
-        self.need(name, "classes", "labels")
-        if self.target.kind == "labels":
-            yield from ((at, self.y[:, at] == 1, self.predicted[:, :, at] == 1) for at in range(self.y.shape[1]))
-            return
+        """Yield each class that occurs: which rows have it (N,), and which models predict it (k, N)."""
+        self.need(name, "classes")
         yield from ((int(label), self.y == label, self.predicted == label) for label in np.unique(self.y))
 
-    def need(self, name: str, *kinds: str) -> None:
+    def need(self, name: str, kind: str) -> None:
         """Reject an objective that does not fit the target."""
-        if self.target.kind not in kinds:
-            raise DataError(
-                f"objective {name} is for tasks that predict {' or '.join(kinds)}; this one predicts {self.target.kind}"
-            )
+        if self.target.kind != kind:
+            raise DataError(f"objective {name} is for tasks that predict {kind}; this one predicts {self.target.kind}")
 
     def at(self, rows: NDArray[np.int64]) -> Predictions:
         """The same of some rows."""
@@ -131,12 +126,9 @@ class ByClass:
             raise DataError(
                 f"{self.name} needs a class below {predictions.classes}, the number of classes (got {self.label})"
             )
-        predictions.need(self.name, "classes", "labels")
-        several = predictions.target.kind == "labels"
-        mine = predictions.y[:, self.label] == 1 if several else predictions.y == self.label
-        predicted = predictions.predicted[:, :, self.label] == 1 if several else predictions.predicted == self.label
+        predictions.need(self.name, "classes")
         with np.errstate(invalid="ignore"):
-            return BY_CLASS[self.measure](mine, predicted)
+            return BY_CLASS[self.measure](predictions.y == self.label, predictions.predicted == self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +152,12 @@ class ByGroup:
 
 
 def accuracy(predictions: Predictions) -> Vector:
-    """Share of rows that are right: numbers within the tolerance, labels all of them."""
+    """Share of rows that are right: numbers within the tolerance."""
     return np.asarray(_right(predictions).mean(axis=1))
 
 
 def balanced_accuracy(predictions: Predictions) -> Vector:
     """Recall, averaged over the classes that occur."""
-    predictions.need("balanced_accuracy", "classes")
     recalls = [predicted[:, mine].mean(axis=1) for _, mine, predicted in predictions.by_class("balanced_accuracy")]
     return np.asarray(np.mean(recalls, axis=0))
 
@@ -195,12 +186,12 @@ def f1(predictions: Predictions) -> Vector:
 
 
 def auc(predictions: Predictions) -> Vector:
-    """Area under the ROC curve, one class (label) against the rest, averaged over classes.
+    """Area under the ROC curve, one class against the rest, averaged over classes.
 
     It equals the probability that a row of the class ranks above another row, hence the rank sums. NaN if all rows have
     one class.
     """
-    predictions.need("auc", "classes", "labels")
+    predictions.need("auc", "classes")
     chances, areas = _probabilities(predictions, "auc"), []
     for label, mine, _ in predictions.by_class("auc"):
         positives, negatives = int(mine.sum()), int((~mine).sum())

@@ -336,7 +336,7 @@ WORDS: Mapping[str, str] = {
     "control vectors": "a learner that takes and sends control vectors",
 }
 """Words that parts need and give, as messages put them."""
-UNLESS_TAKEN: Words = frozenset({"whole updates", "everyone in round 1"})
+UNLESS_TAKEN: Words = frozenset({"whole updates", "everyone in round 1", "answers in their round"})
 """Words that every run gives, unless a part takes them away."""
 GIVEN_BY: Mapping[str, Slot] = {
     "shared model": "models",
@@ -345,8 +345,6 @@ GIVEN_BY: Mapping[str, Slot] = {
     "weighted mean": "aggregator",
     "plain step": "optimizer",
     "fixed weighting": "search",
-    "answers in their round": "collect",
-    "fact staleness": "collect",
     "last answers": "memory",
     "fact epochs": "selection",
 }

@@ -36,7 +36,7 @@ class Recipe:
     when_zero   weights where every score is 0: by `samples`, `uniform`, or `keep` the model
     stages      what the server also measures or bounds: `Claims`, `Clip`, a contribution that is only recorded
     models      the models: `OneModel`, `LocalModel` (Ditto), `ClusterModels` (IFCA), `PersonalModels` (M2F)
-    limits      bounds on the weights of clients or sites: `Cap`, `SiteCap`
+    limits      bounds on the weights of clients: `Cap`
     search      how a round chooses its weighting and step: `Fixed`, `Backtracking` (DAFL), `StepSearch`
     server      aggregator and optimizer: from weighted updates to the next model
     memory      which earlier answers count in a round: none (`Forget`), or each client's last one (`LastAnswers`)

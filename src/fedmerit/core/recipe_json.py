@@ -19,7 +19,6 @@ from fedmerit.core.objectives import ByClass, ByGroup, Overall
 from fedmerit.core.parts import PARTS, load_parts
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.search import Weighting
-from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.server.server import Server
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
@@ -27,10 +26,7 @@ from fedmerit.errors import DataError
 
 KIND = "is"
 """The key that names a part's class."""
-VALUES = (
-    *(Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, ByClass),
-    AdaptiveClip,
-)
+VALUES = (Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, ByClass)
 """Values that parts hold, in addition to the registered parts."""
 
 

@@ -459,7 +459,6 @@ SETTINGS_NOT_RECIPES: Mapping[str, str] = {
     "FedAvgM": '`recipe.server.optimizer = "momentum"` with any recipe that trains one model',
     "FedAdam": '`recipe.server.optimizer = "adam"` with any recipe that trains one model',
     "FedYogi": '`recipe.server.optimizer = "yogi"` with any recipe that trains one model',
-    "FedAdagrad": '`recipe.server.optimizer = "adagrad"` with any recipe that trains one model',
     "FedExP": '`recipe.server.optimizer = "fedexp"` with any recipe that trains one model',
     "Krum": '`recipe.server.aggregator = {name = "multi-krum", average = 1}` with any recipe that trains one model',
     "multi-Krum": '`recipe.server.aggregator = "multi-krum"` with any recipe that trains one model',

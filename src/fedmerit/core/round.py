@@ -52,7 +52,7 @@ def run_round(
     on_stage    called when clients train, when the server aggregates, and when the model is evaluated
     """
     clock, view = Clock(), View.of(state, host, seed)
-    selected = collect.select(view, view.own_of("collect"))
+    selected = collect.select(view)
     assignment = recipe.models.assign(tuple(selected), view)
     training, lr = recipe.models.training_mode(view.index), host.client_lr(view.index)
     downloads = {
@@ -62,12 +62,11 @@ def run_round(
         for client, number in assignment.model_of.items()
     }
     on_stage(view.index, "train", tuple(selected))
-    replies, pending = collect.collect(downloads, recipe.required_facts, view, view.own_of("collect"))
+    replies = collect.collect(downloads, recipe.required_facts, view)
     clock.lap("train")
 
     on_stage(view.index, "aggregate", ())
     result = aggregate_round(state, recipe, replies, host, assignment, seed, clock)
-    result = result.with_own("collect", pending)
     tested = NOT_TESTED
     if evaluate:
         on_stage(view.index, "evaluate", ())

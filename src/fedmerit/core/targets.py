@@ -4,7 +4,6 @@
 | --- | --- | --- | --- | --- |
 | `Classes` | (N,) whole numbers | a class | it is the class | -log p_y |
 | `Number` | (N,) numbers | a number | it is off by `tolerance` or less | log(1 + (error / tolerance)^2) |
-| `Labels` | (N, L) of 0 and 1 | a yes or no for each label | all of them are right | mean of -log p over the labels |
 
 Accuracy is the share of the rows that are right, for every target; searches, early stopping and reports use it.
 The loss of a number grows logarithmically, so that neither an outlier nor a lie decides a search.
@@ -23,7 +22,7 @@ from fedmerit.core.learner import LEAST_PROBABILITY, LOSS_UNIT, MOST_LOSS, Learn
 from fedmerit.core.types import Model, Vector
 from fedmerit.errors import ConfigError
 
-TargetKind: TypeAlias = Literal["classes", "number", "labels"]
+TargetKind: TypeAlias = Literal["classes", "number"]
 
 
 class Target(Protocol):
@@ -31,7 +30,7 @@ class Target(Protocol):
 
     @property
     def kind(self) -> TargetKind:
-        """Classes, a number, or several labels at once."""
+        """Classes, or a number."""
 
     @property
     def audits(self) -> tuple[str, ...]:
@@ -125,34 +124,6 @@ class Number:
             return np.asarray(np.minimum(np.log1p(np.square(errors)), MOST_LOSS))
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """Several labels at once, each present or absent: findings on a scan, topics of a text.
-
-    >>> Labels().right(np.array([[1, 0], [1, 1]]), np.array([[1, 0], [1, 0]])).tolist()
-    [True, False]
-    """
-
-    kind: ClassVar[TargetKind] = "labels"
-    audits: ClassVar[tuple[str, ...]] = ("f1", "auc")
-    about: ClassVar[str] = (
-        "accuracy is the share of rows whose labels are all right; f1 and auc over the labels are recorded too"
-    )
-
-    def right(self, predicted: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether all labels of the row are right."""
-        return np.asarray((predicted == y).all(axis=-1))
-
-    def decide(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """Present if its probability is above one half."""
-        return (outputs > 0.5).astype(np.int64)
-
-    def losses(self, outputs: NDArray[Any], y: NDArray[Any]) -> Vector:
-        """Mean over the labels of the cross-entropy of each."""
-        chosen = np.where(y == 1, outputs, 1 - outputs).astype(np.float64)
-        return np.asarray(-np.log(np.maximum(chosen, LEAST_PROBABILITY)).mean(axis=1))
-
-
 CLASSES = Classes()
 
 
@@ -171,7 +142,7 @@ def target_of(learner: Learner) -> Target:
 
 
 def has_probabilities(learner: Learner) -> bool:
-    """Whether the learner gives the probability of each class or label; numbers have none."""
+    """Whether the learner gives the probability of each class; numbers have none."""
     return isinstance(learner, ProbabilisticLearner) and target_of(learner).kind != "number"
 
 

@@ -166,8 +166,7 @@ class Replies:
 
     seconds         duration of each client by the server's clock
     vectors         named vectors in addition to the update, a row per client, from learners that send them
-    started         the earlier round of each client whose late answer arrived in this one
-    server_facts    facts that the server measures: requested epochs, staleness, times by its clock
+    server_facts    facts that the server measures: requested epochs, times by its clock
     notes           about single clients; notes about dropped clients do not count
     """
 
@@ -179,7 +178,6 @@ class Replies:
     bytes_down: int = 0
     bytes_up: int = 0
     vectors: Mapping[str, Updates] = field(default_factory=dict)
-    started: Mapping[ClientId, int] = field(default_factory=dict)
     server_facts: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -288,7 +286,6 @@ NoteKind: TypeAlias = Literal[
     "scaled",
     "privacy-void",
     "stranger",
-    "stale",
     "constant",
 ]
 

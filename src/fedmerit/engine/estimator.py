@@ -45,7 +45,7 @@ class Estimator:
         return np.array(self.encoder.names, dtype=object)
 
     def predict(self, x: Any) -> NDArray[Any]:
-        """Predict the number of each row, or its class (`Classifier`), or 0 or 1 for each of several labels."""
+        """Predict the number of each row, or its class (`Classifier`)."""
         return self._apply(self.learner.predict, x)
 
     def _apply(self, function: Any, x: Any) -> NDArray[Any]:
@@ -66,7 +66,7 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Classifier(Estimator):
-    """A model that predicts classes, or several labels at once.
+    """A model that predicts classes.
 
     >>> from fedmerit import fedavg, federate, load_task
     >>> task = load_task("digits", clients=4)
@@ -77,18 +77,18 @@ class Classifier(Estimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Classes in the order of `predict_proba`; with several labels, their columns. Only for runs on tables."""
+        """Classes in the order of `predict_proba`. Only for runs on tables."""
         if self.encoder is None:
             raise AttributeError("this run learned from arrays: its classes are the numbers 0, 1, ...")
         return class_values(self.encoder)
 
     def predict(self, x: Any) -> NDArray[Any]:
-        """Predict the class of each row as the table names it, or 0 or 1 for each of several labels."""
+        """Predict the class of each row as the table names it."""
         predicted = self._apply(self.learner.predict, x)
-        return predicted if self.encoder is None or predicted.ndim > 1 else np.asarray(self.classes_[predicted])
+        return predicted if self.encoder is None else np.asarray(self.classes_[predicted])
 
     def predict_proba(self, x: Any) -> NDArray[Any]:
-        """Predict the probability of each class or label for each row: an array (rows, classes)."""
+        """Predict the probability of each class for each row: an array (rows, classes)."""
         if not has_probabilities(self.learner):
             raise ConfigError(f"{type(self.learner).__name__} has no method `predict_proba`; use `predict`")
         return self._apply(self.learner.predict_proba, x)  # type: ignore[attr-defined]

@@ -8,9 +8,8 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
@@ -22,7 +21,6 @@ from fedmerit.core.collect.collect import Collect
 from fedmerit.core.collect.memory import ask_everyone_first
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
-from fedmerit.core.learner import NamedTensors
 from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import direction, find_objective, measure_label
 from fedmerit.core.recipe import Recipe
@@ -33,10 +31,8 @@ from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import ACCURACY, Note
-from fedmerit.engine.finished import Run
 from fedmerit.engine.measure import on_rows, tests_one_model, with_final_numbers
-from fedmerit.engine.sinks import Sinks
-from fedmerit.errors import RunFailed, RunStopped, UserError
+from fedmerit.errors import RunFailed, RunStopped
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
@@ -89,7 +85,6 @@ def run_rounds(
     stopping: Stopping | None = None,
     stop: Stop | None = None,
     on_record: Sequence[OnRecord] = (),
-    log: Sequence[str] = (),
 ) -> State:
     """Run the rounds that the ledger does not have yet; raise RunFailed if no client ever trained.
 
@@ -97,7 +92,6 @@ def run_rounds(
     stopping    makes the run resumable: it writes checkpoints, and stops after a round on Ctrl-C
     stop        rule for early stopping
     on_record   called with the record of every round
-    log         sinks that get every round
     """
     collect = with_attackers(ask_everyone_first(collect, recipe.memory), fleet, recipe)
     checkpoints = None if stopping is None else folder
@@ -109,10 +103,9 @@ def run_rounds(
     host = replace(host, measure=None if settings.measure is None else find_objective(settings.measure))
     sign, classes = direction(measure), class_names(folder)
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
-    with status_file(folder) as tell, Sinks(log, ledger, folder) as sinks:
+    with status_file(folder) as tell:
         state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
         state = state or first_state(fleet, host, recipe, settings.seed, ledger)
-        sinks.log(ledger)
         validated = ledger.validated()  # if these already stop the run, it was killed after its last round
         ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
         for index in range(state.history.rounds + 1, settings.rounds + 1):
@@ -140,7 +133,6 @@ def run_rounds(
                 best = tests_one_model(recipe) and privacy is None
                 write_models(checkpoints, ledger, fleet, state, record, best=best)
             ledger.append(record)  # after the models, so that every round in the ledger has a checkpoint
-            sinks.log(ledger)
             for call in on_record:
                 call(record)
             if stopping is not None and stopping.asked and index < settings.rounds:
@@ -149,10 +141,8 @@ def run_rounds(
             events = (event for event in ledger.events(after=0) if event.kind == "left-out")
             reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
             raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
-        named = fleet.server.name_tensors(state.model)
         if folder is not None:
-            write_final_models(folder, state, fleet, named)
-        sinks.finish(partial(run_files, ledger, folder, state, named))
+            write_final_models(folder, state, fleet)
     return state
 
 
@@ -231,28 +221,16 @@ def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, recor
     write_checkpoint(folder, state, ledger.identity())
 
 
-def write_final_models(folder: Path, state: State, fleet: Fleet, named: NamedTensors | None) -> None:
+def write_final_models(folder: Path, state: State, fleet: Fleet) -> None:
     """Write the final model, personal models and cluster models, and remove the checkpoints."""
     if any_saved(folder):
         copy_out(folder, folder / PERSONAL)
     rounds, models = state.history.rounds, models_in(state)
-    write_model(folder / MODEL, state.model, rounds, named)
+    write_model(folder / MODEL, state.model, rounds, fleet.server.name_tensors(state.model))
     for number, model in enumerate(models if len(models) > 1 else ()):
         (folder / CLUSTERS).mkdir(exist_ok=True)
         write_model(folder / CLUSTERS / f"{number}.safetensors", model, rounds, fleet.server.name_tensors(model))
     remove_checkpoints(folder)
-
-
-def run_files(
-    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, temp_folder: Path
-) -> list[Path]:
-    """The files of a run for sinks: its model, and its report if plotly is installed."""
-    model, page = (folder or temp_folder) / MODEL, temp_folder / "report.html"
-    if folder is None:
-        write_model(model, state.model, state.history.rounds, named)
-    with suppress(UserError):
-        Run(ledger, state.model, folder=folder).report(page)
-    return [model, *([page] if page.exists() else [])]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from fedmerit.core.collect.collect import Collect, Poisson, Uniform
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.validated import validated_of
-from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, SITE, STALENESS, is_own_word, measure
+from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, is_own_word, measure
 from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
@@ -101,8 +101,8 @@ def check_attackers(
 
 def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:
     """The parts of a run go together: what one needs, another part or the host gives."""
-    needed = {f"fact {fact}" for fact in (STALENESS, EPOCHS) if fact in recipe.required_facts}
-    needed |= {"losses"} if LOSS in recipe.required_facts else set()
+    words = {EPOCHS: f"fact {EPOCHS}", LOSS: "losses"}
+    needed = {word for fact, word in words.items() if fact in recipe.required_facts}
     selection = getattr(collect, "selection", None)
     if selection is not None and slot_of(selection) is None:
         host = host | {f"fact {EPOCHS}"}  # a user's selection is believed
@@ -117,7 +117,6 @@ class _Facts:
     needs: Words
     name: str = "the recipe"
     why: ClassVar[Mapping[str, str]] = {
-        f"fact {STALENESS}": 'late answers are dropped; set run.wait.late = "use"',
         f"fact {EPOCHS}": "SimulatedComputation reads the epochs that each client is given; set "
         "run.schedule.epochs = [1, 3], or use Computation, which reads the clock",
         "losses": "the fact `loss` is measured by a method `predict_proba`, which this task's learner does not have",
@@ -153,8 +152,6 @@ def check_server(
                 raise DataError(
                     f"{objective.name} compares groups, and the server's rows are all of one by {attribute}"
                 )
-    if SITE in recipe.required_facts:
-        server.site_numbers()
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:
@@ -193,7 +190,7 @@ def try_model(task: Task) -> None:
     data, learner = task.federation, task.learner
     target = target_of(learner).kind
     if target != data.target:
-        ways = {"classes": "Classes()", "number": "Number(tolerance=...)", "labels": "Labels()"}
+        ways = {"classes": "Classes()", "number": "Number(tolerance=...)"}
         raise ConfigError(
             f"the data's labels are of target {data.target!r}, and the learner predicts {target!r}; "
             f"TorchLearner(build, target={ways[data.target]}), from fedmerit.core.targets, or set the data's target"
@@ -205,11 +202,9 @@ def try_model(task: Task) -> None:
         return
     shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
     try:
-        predicted, chances = predict_all(learner, model, row)
+        _, chances = predict_all(learner, model, row)
     except Exception as error:  # whatever a user's module raises
         raise DataError(f"the model cannot read {shape}: {type(error).__name__}: {error}".splitlines()[0]) from error
-    if data.target == "labels" and predicted.shape != (1, data.classes):
-        raise DataError(f"the model tells {predicted.shape[1]} labels, and the data has {data.classes}")
     if chances is not None and chances.shape[1] < data.classes:
         raise DataError(f"the model tells {chances.shape[1]} classes apart, and the data has {data.classes}")
 

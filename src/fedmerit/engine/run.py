@@ -25,7 +25,6 @@ from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds
 from fedmerit.engine.measure import default_measure
 from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check_task
 from fedmerit.engine.progress import Warner, progress_bar
-from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, NoteWarning
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
@@ -65,7 +64,6 @@ def federate(
     progress: bool = False,
     stop: Stop | None = None,
     device: str = "cpu",
-    log: Sequence[str] = (),
 ) -> Run:
     """Train a task's clients with a recipe on this machine.
 
@@ -86,7 +84,6 @@ def federate(
     stop            called after each round with the measure on validation rows so far; True ends the run:
                     `fedmerit.config.run.EarlyStopping(patience=5)`, or any function
     device          where clients train: "cpu", "cuda", "cuda:1", "mps", "auto"
-    log             sinks for the metrics of each round, as NAME:WHERE, for example ["tensorboard:runs/tb"]
 
     Suspicions about a table, and notes on weights and on clients left out, are issued as `NoteWarning`, each kind once.
 
@@ -114,7 +111,6 @@ def federate(
     chosen = replace(selection, secret=True) if secret and isinstance(selection, Poisson) else selection
     collect = InTime(chosen or Uniform(config.run.fraction))
     check_task(task, recipe, collect, config.run, stop)
-    check_logs(log)
     home = None if out is None else Path(out)
     epochs = int(getattr(getattr(task.learner, "config", None), "epochs", 1))
     judged_by = measure or default_measure(task.learner, task.federation)
@@ -127,7 +123,7 @@ def federate(
     workers = count_workers(task.learner, config.run)
     with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
         calls: list[OnRecord] = [warn, advance, *([on_record] if on_record else [])]
-        state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=calls, log=log)
+        state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=calls)
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
@@ -140,7 +136,6 @@ def run_config(
     out: Path,
     on_record: OnRecord | None = None,
     load: Load = make_task,
-    log: Sequence[str] = (),
     *,
     draw_seed: int | None = None,
     measure: str | None = None,
@@ -151,7 +146,6 @@ def run_config(
     out        the new folder
     on_record  called with the `Record` of every round
     load       makes the task of the configuration
-    log        sinks that get every round, as in `federate`
     draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
     measure    what the run is judged by if `run.measure` is not set, for runs of a study; default: by the labels
 
@@ -161,11 +155,9 @@ def run_config(
     1
     """
     check_new(out)
-    check_logs(log)
-    if config.run.wait is not None and config.run.delays is None:
+    if config.run.wait is not None:
         raise ConfigError(
-            "run.wait has no effect on this machine, where no client is late; set run.delays to simulate late clients, "
-            "or use `fedmerit flower run`"
+            "run.wait has no effect on this machine, where no client is late; remove it, or use `fedmerit flower run`"
         )
     task = on_devices(load(config), config.run)
     recipe = check_config(config, task)
@@ -173,7 +165,7 @@ def run_config(
         names, device = task.federation.names, device_of(task.learner)
         measure = config.run.measure or measure or default_measure(task.learner, task.federation)
         make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure)
-    return _run_locally(out, config, task, on_record, log)
+    return _run_locally(out, config, task, on_record)
 
 
 def resume(
@@ -181,7 +173,6 @@ def resume(
     config: Config | None = None,
     on_record: OnRecord | None = None,
     load: Load = make_task,
-    log: Sequence[str] = (),
 ) -> Run:
     """Resume a run that was stopped or killed; the result has the same bits as an uninterrupted run.
 
@@ -189,7 +180,6 @@ def resume(
     config     checked against the folder's configuration; only workers and memory may differ
     on_record  called with the `Record` of every further round
     load       makes the task of the configuration
-    log        sinks that get every round, as in `federate`
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -197,7 +187,6 @@ def resume(
     >>> bool((resume(Path("runs/b")).model == run.model).all())
     True
     """
-    check_logs(log)
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # the run may have been killed before it removed them
@@ -206,10 +195,10 @@ def resume(
         return Run.load(folder)
     task = on_devices(load(config), config.run)
     check_device(folder, device_of(task.learner))
-    return _run_locally(folder, config, task, on_record, log)
+    return _run_locally(folder, config, task, on_record)
 
 
-def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None, log: Sequence[str]) -> Run:
+def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None) -> Run:
     """Run on this machine, from the newest checkpoint or from the beginning."""
     run, workers = config.run, count_workers(task.learner, config.run)
     budget = None if run.memory is None else int(run.memory * GIB)
@@ -220,11 +209,11 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
     ):
         write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory
-        _run_into(folder, config, fleet, [on_record] if on_record else [], log)
+        _run_into(folder, config, fleet, [on_record] if on_record else [])
     return Run.load(folder)
 
 
-def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord], log: Sequence[str]) -> None:
+def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord]) -> None:
     """Run the rounds that the folder does not have yet."""
     recipe, run = with_control(recipe_of(config), fleet.server), config.run
     stop = None if run.stop is None else run.stop.make()
@@ -239,21 +228,17 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
             stopping=stopping,
             stop=stop,
             on_record=on_record,
-            log=log,
         )
     write_sums(folder)
 
 
-def run_on(
-    fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None, log: Sequence[str] = ()
-) -> Run:
+def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None) -> Run:
     """Run a configuration on any fleet, and write a run folder; if the folder exists, resume its run.
 
     fleet      the clients, for example a `LocalFleet`; the fleet simulates attackers, if the task has any
     config     from `load_config`
     folder     the run folder
     on_record  called with the `Record` of every round
-    log        sinks that get every round, as in `federate`
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1"])
@@ -262,7 +247,6 @@ def run_on(
     >>> run.ledger.last_round()
     1
     """
-    check_logs(log)
     recipe = recipe_of(config)
     check_parts(with_control(recipe, fleet.server), make_collect(config.run, recipe), Host.of(fleet).gives | BELIEVED)
     if not folder.exists():
@@ -273,7 +257,7 @@ def run_on(
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
             logs = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
-            _run_into(folder, config, fleet, [*logs, *([on_record] if on_record else [])], log)
+            _run_into(folder, config, fleet, [*logs, *([on_record] if on_record else [])])
     return Run.load(folder)
 
 

@@ -38,7 +38,7 @@ from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
 SEED = "FEDMERIT_SEED"
-TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED, LOG = "fedmerit", "out", "patience", "timeout", "enrolled", "log"
+TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED = "fedmerit", "out", "patience", "timeout", "enrolled"
 SOURCE, NAME = "data", "name"
 """Keys of a node's configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
@@ -74,15 +74,15 @@ def main(grid: Grid, context: Context) -> None:
     """Read the settings of Flower's run configuration, then serve."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
-    enrolled, log_to = settings.get(ENROLLED), str(settings.get(LOG, "")).splitlines()
+    enrolled = settings.get(ENROLLED)
     enrolment = read_enrolment(Path(str(enrolled))) if enrolled else None
-    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, enrolment, log_to)
+    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, enrolment)
 
 
-def simulation_apps(text: str, out: Path, log_to: Sequence[str] = ()) -> tuple[ServerApp, ClientApp]:
+def simulation_apps(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
     """Make apps that contain their configuration, because Flower's simulation passes none."""
     app = ServerApp()
-    app.main()(lambda grid, context: serve(grid, text, out, log_to=log_to))
+    app.main()(lambda grid, context: serve(grid, text, out))
     # all clients run in the same processes, so each process loads the whole task once
     return app, make_client_app(lambda context: _load_task(text).client(int(context.node_config["partition-id"])))
 
@@ -94,9 +94,8 @@ def serve(
     timeout: float = 600.0,
     patience: float = 120.0,
     enrolment: Enrolment | None = None,
-    log_to: Sequence[str] = (),
 ) -> None:
-    """Wait for all clients of the task, then run the rounds, written to the folder `out` and the sinks `log_to`.
+    """Wait for all clients of the task, then run the rounds, written to the folder `out`.
 
     timeout    seconds in which a client must answer, unless `run.deadline` is set
     patience   seconds to wait until all clients are connected
@@ -126,7 +125,7 @@ def serve(
     )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))
-    done = run_on(fleet, with_server_seed(config), out, RoundLog(half.names), log_to)
+    done = run_on(fleet, with_server_seed(config), out, RoundLog(half.names))
     log.info("fedmerit: accuracy %.4f; the run is in %s", done.accuracy, out)
 
 

@@ -1,6 +1,6 @@
 """Exchanges on a Grid: send messages, then collect replies until all have arrived or the timeout is over.
 
-An unreadable reply drops its node, not the round. This module also has late answers, and a grid that is safe for
+An unreadable reply drops its node, not the round. This module also has a grid that is safe for
 Flower's own strategies. It uses only Flower's public interface, because `Merit` must work on future versions.
 """
 
@@ -16,7 +16,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from fedmerit.core.collect.late import Wait
+from fedmerit.core.collect.wait import Wait
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId
 from fedmerit.flower.messages import reason_of
@@ -152,9 +152,7 @@ def exchange(
             break
     unanswered = {client: message_id for message_id, client in waiting.items()}
     if over:
-        enough = wait is not None and wait.overselect > 1 and len(answers) >= wait.needed(len(messages))
-        text = "not needed: enough other clients had answered after" if enough else "late: no answer within"
-        failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
+        failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
         return Exchange(answers, failed, seconds, gone, unanswered=unanswered)
     failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
     return Exchange(answers, failed, seconds, gone, list(unanswered))
@@ -167,51 +165,17 @@ def error_text(reply: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LateMessage:
-    """An unanswered message: its node, its id, and the round of a training message (None for other messages)."""
+    """An unanswered message: its node and its id."""
 
     node: int
     message_id: str
-    index: int | None = None
-    since: float = field(default_factory=time.monotonic)
 
 
-@dataclass(frozen=True, slots=True)
-class StaleAnswer:
-    """A client's answer to a training message of an earlier round, and the seconds that it took."""
-
-    index: int
-    content: RecordDict
-    seconds: float
-
-
-@dataclass
-class LateAnswers:
-    """Late clients and their late answers; with `used`, late updates are stored for a later round."""
-
-    used: bool = False
-    waiting: dict[ClientId, LateMessage] = field(default_factory=dict)
-    arrived: dict[ClientId, StaleAnswer] = field(default_factory=dict)
-
-    def pull(self, grid: Grid, nodes: Mapping[ClientId, int]) -> list[ClientId]:
-        """Pull late answers; return the clients that have answered or have a new node, and so are available again."""
-        replies, unreadable = pull(grid, [late.message_id for late in self.waiting.values()])
-        answers = {reply.metadata.reply_to_message_id: reply for reply in replies}
-        back = []
-        for client, late in list(self.waiting.items()):
-            reply = answers.get(late.message_id)
-            if reply is None and late.message_id not in unreadable and nodes.get(client) == late.node:
-                continue
-            del self.waiting[client]
-            back.append(client)
-            if self.used and late.index is not None and reply is not None and not reply.has_error():
-                self.arrived[client] = StaleAnswer(late.index, reply.content, time.monotonic() - late.since)
-        return back
-
-    def take(self, index: int) -> dict[ClientId, StaleAnswer]:
-        """Remove and return the answers to rounds before this one."""
-        stale = {client: answer for client, answer in self.arrived.items() if answer.index < index}
-        self.arrived = {client: answer for client, answer in self.arrived.items() if client not in stale}
-        return stale
+def answered_late(grid: Grid, waiting: Mapping[ClientId, LateMessage], nodes: Mapping[ClientId, int]) -> list[ClientId]:
+    """Pull and drop late answers; return the clients that answered or have a new node, and so are available again."""
+    replies, unreadable = pull(grid, [late.message_id for late in waiting.values()])
+    answered = {reply.metadata.reply_to_message_id for reply in replies} | {*unreadable}
+    return [one for one, late in waiting.items() if late.message_id in answered or nodes.get(one) != late.node]
 
 
 class SafeGrid:

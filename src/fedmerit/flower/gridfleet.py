@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedmerit.core.attacks.attack import NOBODY, Attackers
-from fedmerit.core.collect.late import Wait
+from fedmerit.core.collect.wait import Wait
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance
@@ -39,7 +39,7 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
-from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, Receive, exchange, pull, push
+from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateMessage, Receive, answered_late, exchange, pull, push
 from fedmerit.flower.messages import (
     AUDIT,
     EVALUATE,
@@ -96,7 +96,7 @@ class GridFleet:
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.enrolment)
-        self.late = LateAnswers(used=self.wait is not None and self.wait.late == "use")
+        self.late: dict[ClientId, LateMessage] = {}
 
     def judges(self) -> Sequence[ClientId]:
         """The clients that are connected."""
@@ -170,18 +170,13 @@ class GridFleet:
         return answers, {**result.failed, **unread}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """Send one training message per client; the model goes only to clients without a personal model.
-
-        If late answers are used, answers to earlier rounds count in this round, and their clients get no message.
-        """
+        """Send one training message per client; the model goes only to clients without a personal model."""
         if any(download.training.pull is not None for download in downloads.values()):
             raise ConfigError(
                 "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
                 'use `fedmerit run`, or recipe "finetuned"'
             )
         self._identify_new_nodes()
-        self._pull_late_answers()
-        stale = self.late.take(index) if downloads else {}
         personal = {client: download.training.personal for client, download in downloads.items()}
         starts = {
             client: self._personal(client, download.model) if personal[client] else download.model
@@ -191,8 +186,6 @@ class GridFleet:
         contents, down = {}, 0
         shared: dict[int, Array] = {}  # clients that start from the same model share its bytes
         for client, download in sorted(downloads.items()):
-            if client in stale:
-                continue
             config = {
                 "round": index,
                 "seed": train_seed(seed, index, client),
@@ -211,8 +204,7 @@ class GridFleet:
         for client in contents:
             self.reported_tags.pop(client, None)  # training may change the personal model: unknown until it answers
         sent_as = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
-        most = len({*contents, *stale, *self.late.waiting, *self.late.arrived})
-        blocks = {name: Block.of_updates(most, length) for name in sent_as}
+        blocks = {name: Block.of_updates(len(contents), length) for name in sent_as}
         answers: dict[ClientId, tuple[int, int, dict[str, Any]]] = {}
         unread: dict[ClientId, str] = {}
 
@@ -228,13 +220,8 @@ class GridFleet:
             unread.update(failed)
             release_arrays(content)
 
-        result = self._ask(contents, TRAIN, index, receive)
+        result = self._ask(contents, TRAIN, receive)
         contents.clear()
-        self._pull_late_answers()
-        stale |= self.late.take(index) if downloads else {}
-        late = {client: answer.content for client, answer in stale.items()}
-        for client, content in late.items():
-            receive(client, content)
         for client, (_, _, claimed) in list(answers.items()):
             reason = self.admission.excessive_claim(client, claimed)
             if reason is not None:
@@ -257,12 +244,11 @@ class GridFleet:
             ids,
             updates,
             tuple(answers[client][2] for client in ids),
-            {client: reason for client, reason in result.failed.items() if client not in late} | unread,
-            {**result.seconds, **{client: answer.seconds for client, answer in stale.items()}},
+            {**result.failed, **unread},
+            result.seconds,
             bytes_down=down,
             bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
             vectors=received,
-            started={client: stale[client].index for client in ids if client in stale},
         )
 
     def send_rewards(
@@ -377,40 +363,28 @@ class GridFleet:
         self,
         contents: Mapping[ClientId, RecordDict],
         kind: str,
-        index: int | None = None,
         receive: Receive | None = None,
     ) -> Exchange:
-        """Send a message to each client that is connected and not late; `index` is the round of a training message.
-
-        Only training overselects, that is, sends to more clients than it needs. `receive` gets each answer as it
-        arrives.
-        """
-        wait = self.wait if index is not None or self.wait is None else replace(self.wait, overselect=1.0)
+        """Send a message to each client that is connected and not late; `receive` gets each answer as it arrives."""
         self._welcome_back()
-        self._pull_late_answers()
-        free = [client for client in contents if client in self.nodes and client not in self.late.waiting]
+        for client in answered_late(self.grid, self.late, self.nodes):
+            del self.late[client]
+            log.info("fedmerit: %s is available again after a late answer", self.server.names[client])
+        free = [client for client in contents if client in self.nodes and client not in self.late]
         messages = {client: (self.nodes[client], contents[client]) for client in free}
-        result = exchange(self.grid, messages, kind, self.timeout, wait, receive)
+        result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
         away = {
-            client: "late: still busy with an earlier message"
-            if client in self.late.waiting
-            else "its node is not connected"
+            client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
             for client in contents
             if client not in messages
         }
-        self.late.waiting |= {
-            client: LateMessage(self.nodes[client], message_id, index)
-            for client, message_id in result.unanswered.items()
+        self.late |= {
+            client: LateMessage(self.nodes[client], message_id) for client, message_id in result.unanswered.items()
         }
         self.admission.mark_mute(self.nodes[client] for client in result.mute)
         for client in (*result.gone, *result.mute):
             del self.nodes[client]  # gets no message until it is admitted again
         return Exchange(result.contents, {**away, **result.failed}, result.seconds)
-
-    def _pull_late_answers(self) -> None:
-        """Pull the answers of late clients, which are then available again."""
-        for client in self.late.pull(self.grid, self.nodes):
-            log.info("fedmerit: %s is available again after a late answer", self.server.names[client])
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

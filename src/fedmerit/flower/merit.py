@@ -60,7 +60,7 @@ INDENT = " " * 18
 """The width of Flower's prefix, a tab and `> `."""
 WRAPPER = TextWrapper(80, INDENT, INDENT, break_long_words=False, break_on_hyphens=False)
 
-WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses", "answers in their round"})
+WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses"})
 """What a strategy provides to a recipe. The app decides which rows its nodes test models on."""
 ROUNDING = 1e-3
 """The largest difference between an accuracy that a node reports and the recorded one."""

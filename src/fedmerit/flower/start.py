@@ -43,7 +43,6 @@ def on_superlink(
     say: Say,
     enrolled: Path | None = None,
     key: Path | None = None,
-    log: Sequence[str] = (),
 ) -> None:
     """Submit a run to a SuperLink, and stream its log.
 
@@ -52,7 +51,6 @@ def on_superlink(
     say        called with each line of the log
     enrolled   the enrolment file, on the server's machine
     key        the operator's key, if the SuperLink requires one
-    log        sinks that get every round
     """
     address = ":" in superlink
     if address and (authority is None) != plain:
@@ -65,7 +63,7 @@ def on_superlink(
             "by `fedmerit flower key FILE --login HOST:PORT`; give no certificate and key here, or give HOST:PORT"
         )
     with temp_folder() as folder:
-        write_app(folder / "app", config, out, enrolled, log)
+        write_app(folder / "app", config, out, enrolled)
         environment, name = os.environ | QUIET, superlink
         if address:
             write_connection(folder / "home", superlink, authority, key)
@@ -84,9 +82,7 @@ def on_superlink(
         raise RunFailed(f"{NOT_ENDED} (Flower's status: {status})")
 
 
-def on_loopback(
-    config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = (), log: Sequence[str] = ()
-) -> None:
+def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
     """Start a SuperLink and a SuperNode per client on this machine, run, and end them.
 
     `nodes` are texts NAME=FILE, for nodes with their own rows.
@@ -94,7 +90,7 @@ def on_loopback(
     configs = _node_configs(config, nodes)
     clients = len(configs) or _count_clients(config)
     with temp_folder() as folder:
-        write_app(folder / "app", config, out, log=log)
+        write_app(folder / "app", config, out)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
         with loopback(folder, clients, secure=secure, configs=configs) as federation:
@@ -104,7 +100,7 @@ def on_loopback(
         raise RunFailed(NOT_ENDED)
 
 
-def on_simulation(config: Config, out: Path, log: Sequence[str] = (), client_cpus: int = 1) -> None:
+def on_simulation(config: Config, out: Path, client_cpus: int = 1) -> None:
     """Run in Flower's simulation: Ray runs as many clients at a time as the machine has CPUs / `client_cpus`.
 
     The environment variable RAY_ADDRESS names an existing Ray cluster; without it, Ray starts on this machine.
@@ -115,17 +111,17 @@ def on_simulation(config: Config, out: Path, log: Sequence[str] = (), client_cpu
 
     os.environ |= QUIET
     clients = _count_clients(config)
-    server, client = simulation_apps(dump_config(located(config)), out.absolute(), log)
+    server, client = simulation_apps(dump_config(located(config)), out.absolute())
     resources: dict[str, Any] = {"client_resources": {"num_cpus": client_cpus, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)
 
 
-def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> None:
+def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None) -> None:
     """Write a configuration as a Flower app, into a new folder for `flwr run`."""
     components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
-    app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled, log)}
+    app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled)}
     project = {
         "name": "fedmerit-app",
         "version": "1.0.0",
@@ -139,14 +135,13 @@ def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = N
     (folder / "pyproject.toml").write_text(tomli_w.dumps(tables, multiline_strings=True), encoding="utf-8")
 
 
-def run_settings(config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> dict[str, Any]:
+def run_settings(config: Config, out: Path, enrolled: Path | None = None) -> dict[str, Any]:
     """Make Flower's run configuration of the app (app.py); `enrolled` is a file on the server's machine."""
     settings = {
         "out": str(out.absolute()),
         "timeout": 600.0,
         "patience": 120.0,
         "fedmerit": dump_config(located(config)),
-        "log": "\n".join(log),
         "enrolled": "" if enrolled is None else str(enrolled.absolute()),
     }
     return {name: value for name, value in settings.items() if value != ""}

@@ -28,7 +28,7 @@ class Output(Protocol):
         """Prediction."""
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probability of each class or label."""
+        """Probability of each class."""
 
 
 class ClassOutput:
@@ -76,34 +76,12 @@ class NumberOutput:
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Raise: numbers have no probabilities."""
-        raise ValueError("a target that is a number has no probabilities; use a target of classes or labels")
-
-
-class LabelOutput:
-    """One logit per label."""
-
-    def prepare(self, y: NDArray[Any]) -> Tensor:
-        """Convert to floats."""
-        return torch.from_numpy(y.astype(np.float32))
-
-    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Binary cross-entropy, averaged over the labels."""
-        return binary_cross_entropy_with_logits(outputs, y, reduction="none").mean(dim=1).sum()
-
-    def decide(self, outputs: Tensor) -> Tensor:
-        """Present if the logit is positive."""
-        return (outputs > 0).long()
-
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """Sigmoid of each logit."""
-        return outputs.sigmoid()
+        raise ValueError("a target that is a number has no probabilities; use a target of classes")
 
 
 def output_of(target: Target) -> Output:
     """Return the interpretation of outputs for this target."""
-    if isinstance(target, Number):
-        return NumberOutput(target)
-    return LabelOutput() if target.kind == "labels" else ClassOutput()
+    return NumberOutput(target) if isinstance(target, Number) else ClassOutput()
 
 
 def logits(outputs: Any) -> Tensor:

@@ -46,7 +46,7 @@ class TorchLearner:
     It uses one thread, so that the bits do not depend on the number of cores. One step from w, with the batch's mean
     loss l, the received model w_0 and the correction c of SCAFFOLD or FedDyn (see `core.server.controls`):
 
-        g = clipped(grad l(w)) + weight_decay * w + prox * (w - w_0) + c
+        g = grad l(w) + weight_decay * w + prox * (w - w_0) + c
         w = w - lr * (momentum * v + g), v of the previous step; or `learn.optimizers`
 
     build    function that makes the module; with one output the loss is binary cross-entropy, otherwise cross-entropy
@@ -258,7 +258,7 @@ class TorchLearner:
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
 
-        Each of several labels has a separate p; a number has none.
+        A number has none.
         """
         parts = self._outputs(model, x, output_of(self.target).probabilities)
         return fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
@@ -337,8 +337,6 @@ class _Step:
         config, gradient, values = self.config, self.flat.gradient.zero_(), self.flat.trained
         for part in rows.split(self.part):  # type: ignore[no-untyped-call]
             self.descend(part, 1 / len(rows), None)
-        if config.clip is not None:
-            gradient.mul_(torch.clamp(config.clip / gradient.norm(), max=1.0))
         if config.weight_decay and config.optimizer != "adamw":
             gradient.add_(values, alpha=config.weight_decay)
         if self.anchor is not None:
@@ -359,7 +357,7 @@ class _Step:
 
 def is_plain(config: TrainConfig) -> bool:
     """Whether training is plain SGD: w = w - lr * grad l(w)."""
-    added = config.weight_decay or config.prox or config.clip is not None or config.algorithm != "sgd"
+    added = config.weight_decay or config.prox or config.algorithm != "sgd"
     return not (added or config.momentum or config.optimizer != "sgd")
 
 

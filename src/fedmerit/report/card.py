@@ -243,7 +243,7 @@ class _Card:
         data, words = self.data, self._words()
         if data is None or data.target == "number":
             return [], {}
-        hits = data.train.y if data.target == "labels" else data.train.y[:, None] == np.arange(data.classes)
+        hits = data.train.y[:, None] == np.arange(data.classes)
         clients = np.flatnonzero(data.train.sizes).tolist()
         shares = {client: 100 * hits[data.train.rows(client)].mean(axis=0) for client in clients}
         if len(words) > MOST_LABELS:

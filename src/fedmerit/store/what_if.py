@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
 from fedmerit.core.criteria.loss import LossPower
@@ -32,7 +31,7 @@ from fedmerit.store.ledger import Ledger, kept_recipe
 
 ANY_NUMBER = (Prioritized, PrioritizedAnd, PrioritizedMean, Lexicographic, Product)
 """Scores that accept any number of criteria."""
-FROM_FACTS = (FunctionCriterion, Attribute, ClientFact, Computation, LossPower, Staleness, Validated)
+FROM_FACTS = (FunctionCriterion, Attribute, ClientFact, Computation, LossPower, Validated)
 """Criteria that depend only on facts, where they read any."""
 
 

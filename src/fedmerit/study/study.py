@@ -14,7 +14,6 @@ from fedmerit.core.objectives import direction
 from fedmerit.core.system import cores
 from fedmerit.core.types import ACCURACY
 from fedmerit.engine.finished import Run
-from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
@@ -45,7 +44,6 @@ def compare(
     *,
     jobs: int | None = None,
     on_step: OnStep | None = None,
-    log: Sequence[str] = (),
 ) -> Study:
     """Run the unfinished runs of a study and return the study.
 
@@ -53,7 +51,6 @@ def compare(
     out         the study's folder: new, or the folder of the same study, which may have gained rows and seeds
     jobs        the number of parallel runs; default: one per core. It does not change the results
     on_step     called after each round and at the end of each run
-    log         sinks for the metrics of each round, as NAME:WHERE
 
     Rows with a grid are tuned first, on the tuning seeds, and their best points are run like the other rows. The same
     call resumes a study that was stopped. A run that fails is listed in `Study.failed`; the others still finish.
@@ -68,7 +65,6 @@ def compare(
     out, jobs = Path(out), cores() if jobs is None else jobs
     if jobs < 1:
         raise ConfigError(f"jobs, the number of parallel runs, must be at least 1 (got {jobs})")
-    check_logs(log)
     check_folder(plan, out)
     to_tune = [row for row in plan.tuned if best_config(plan, row, out) is None]
     points = [point for row in to_tune for point in members(plan.tuning(row), tuning_folder(out, row))]
@@ -98,7 +94,7 @@ def compare(
                 read_tuned(plan, row, out).write_best()
             undecided = [row.name for row in plan.tuned if best_config(plan, row, out) is None]
             ready = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
-            failed |= run_all(workers, ready, jobs, on_step, log, measure) if ready else {}
+            failed |= run_all(workers, ready, jobs, on_step, measure) if ready else {}
     return replace(Study.load(out), failed=failed)
 
 

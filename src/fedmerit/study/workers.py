@@ -132,11 +132,11 @@ class Workers:
         """The number of cores of the current runs."""
         return sum(worker.cores for worker in self._workers)
 
-    def start(self, member: Member, config: Config, cores: int, log: Sequence[str] = (), measure: str = "") -> None:
+    def start(self, member: Member, config: Config, cores: int, measure: str = "") -> None:
         """Start or resume a run in an idle worker; `measure` is what the study judges by."""
         worker = self._idle()
         worker.member, worker.cores = member, cores
-        worker.send(partial(_run, member, config, tuple(log), measure))
+        worker.send(partial(_run, member, config, measure))
 
     def check(self, rows: Mapping[str, Config]) -> str:
         """Raise an error if a row does not fit its data, before a run starts; return the first row's measure.
@@ -193,10 +193,9 @@ def run_all(
     members: Sequence[Member],
     jobs: int,
     on_step: OnStep | None,
-    log: Sequence[str] = (),
     measure: str = "",
 ) -> dict[str, str]:
-    """Execute all runs on at most `jobs` cores, logged to these sinks; return the reason of each failed run.
+    """Execute all runs on at most `jobs` cores; return the reason of each failed run.
 
     All runs are judged by `measure`: rows whose labels attackers flip could have another default.
 
@@ -211,7 +210,7 @@ def run_all(
                 workers.stop()
             while waiting and workers.busy_cores + waiting[0][1] <= jobs:
                 member, number = waiting.popleft()
-                workers.start(member, _with_cores(member.config, number, jobs), number, log, measure)
+                workers.start(member, _with_cores(member.config, number, jobs), number, measure)
             for step in workers.steps():
                 if isinstance(step.answer, Ended):
                     ended[str(step.member)] = step.answer
@@ -310,7 +309,7 @@ def _check(rows: Mapping[str, Config], context: JobContext) -> tuple[str, ...]:
     return found
 
 
-def _run(member: Member, config: Config, log: tuple[str, ...], measure: str, context: JobContext) -> None:
+def _run(member: Member, config: Config, measure: str, context: JobContext) -> None:
     """Start or resume a run, and stop it after a round if the study is stopped.
 
     At the end, measure the success of its attackers, if clients share one model.
@@ -322,9 +321,9 @@ def _run(member: Member, config: Config, log: tuple[str, ...], measure: str, con
             raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
 
     if member.begun:
-        run = resume(member.folder, config, report, context.load, log)
+        run = resume(member.folder, config, report, context.load)
     else:
-        run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed, measure=measure)
+        run = run_config(config, member.folder, report, context.load, draw_seed=member.draw_seed, measure=measure)
     run.ledger.close()
     if not member.complete:
         write_measured(member.success, measure_attack(context.load(config), run.model))

@@ -140,7 +140,7 @@ def check_inputs(x: NDArray[Any], whose: str) -> None:
 
 
 def check_labels(y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:
-    """Check integers 0..classes - 1, or finite numbers, or a 0 or 1 for each label."""
+    """Check integers 0..classes - 1, or finite numbers."""
     if target not in get_args(TargetKind):
         raise DataError(f"target must be one of {', '.join(get_args(TargetKind))} (got {target!r})")
     if target == "number":
@@ -152,25 +152,17 @@ def check_labels(y: NDArray[Any], classes: int, whose: str, target: TargetKind =
             row = int(np.flatnonzero(~np.isfinite(y))[0])
             raise DataError(f"numbers to predict must be finite (row {row} of the {whose} is {y[row]}); drop the row")
         return
-    if target == "labels":
-        rule, way_out = f"several labels must be 0 or 1 each, (N, {classes})", ""
-        if y.shape[1:] != (classes,) or y.dtype.kind not in "iu":
-            raise DataError(f"{rule}; the {whose} contain {_kind(y)} of {y.shape}")
-    else:
-        rule = f"labels must be integers 0..{classes - 1} for {classes} classes"
-        way_out = "; count the classes from 0, or set `classes`"
-        if y.ndim != 1:
-            raise DataError(
-                f"classes must be labels (N,); the {whose} have {y.shape}: use y.ravel(), or target='labels'"
-            )
-        if y.dtype.kind not in "iu":
-            numbers = "; to predict numbers set target='number'" if y.dtype.kind == "f" else ""
-            raise DataError(
-                f"{rule}; the {whose} contain {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]{numbers}"
-            )
+    rule = f"labels must be integers 0..{classes - 1} for {classes} classes"
+    if y.ndim != 1:
+        raise DataError(f"classes must be labels (N,); the {whose} have {y.shape}: use y.ravel()")
+    if y.dtype.kind not in "iu":
+        numbers = "; to predict numbers set target='number'" if y.dtype.kind == "f" else ""
+        raise DataError(
+            f"{rule}; the {whose} contain {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]{numbers}"
+        )
     low, high = int(y.min()), int(y.max())
-    if low < 0 or high > (1 if target == "labels" else classes - 1):
-        raise DataError(f"{rule}; the {whose} contain {low}..{high}{way_out}")
+    if low < 0 or high > classes - 1:
+        raise DataError(f"{rule}; the {whose} contain {low}..{high}; count the classes from 0, or set `classes`")
 
 
 def _check_alike(parties: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Facts about clients from a configuration: a CSV file with a line per client, or columns."""
+"""Facts about clients from a configuration: a CSV file with a line per client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from fedmerit.config.task import FactsConfig
 from fedmerit.core.facts import FACTS
 from fedmerit.core.types import ClientId
-from fedmerit.errors import DataError, TableError, did_you_mean
+from fedmerit.errors import DataError, TableError
 from fedmerit.tasks.federation import Federation
 
 if TYPE_CHECKING:
@@ -26,21 +26,14 @@ def with_facts(federation: Federation, config: FactsConfig | None) -> Federation
 
 def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
     """Return the facts of one client only."""
-    if config.file:
-        return {fact: values[0] for fact, values in _read(config, {client: name}).items()}
-    return {fact: values[client] for fact, values in config.columns.items() if client < len(values)}
+    return {fact: values[0] for fact, values in _read(config, {client: name}).items()}
 
 
 def client_facts(config: FactsConfig, names: Sequence[str]) -> Columns:
     """Return columns with a number or a word per client, in client order."""
-    columns = _read(config, dict(enumerate(names))) if config.file else config.columns
-    for name, values in columns.items():
-        if name in FACTS:
-            raise DataError(f"[facts]: {name!r} is the name of a fact that clients measure; rename the column")
-        if len(values) != len(names):
-            raise DataError(
-                f"[facts]: column {name!r} needs one value for each of {len(names)} clients (got {len(values)})"
-            )
+    columns = _read(config, dict(enumerate(names)))
+    if known := [name for name in columns if name in FACTS]:
+        raise DataError(f"[facts]: {known[0]!r} is the name of a fact that clients measure; rename the column")
     return columns
 
 
@@ -53,10 +46,7 @@ def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
             f"facts.file: no file {path}; a relative path starts where the command is called, in {Path.cwd()}"
         )
     table = read_delimited(path)
-    who = config.client or table.client_column()
-    if who not in table.header:
-        near = did_you_mean(who, table.header)
-        raise TableError(f"{table.source} has no column {who!r}{near}; it has: {', '.join(table.header)}")
+    who = table.client_column()
     places = _places(table, who, names)
     columns = {header: _values(table, header) for header in table.header if header != who}
     if not columns:

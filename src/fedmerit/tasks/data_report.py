@@ -94,7 +94,7 @@ def count_labels(
     owners: Mapping[str, NDArray[np.int64]], labels: NDArray[Any], words: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """Rows of each client by label; only for classes."""
-    if labels.ndim > 1 or labels.dtype.kind == "f":
+    if labels.dtype.kind == "f":
         return {}
     return {
         who: {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fedmerit.config.task import TaskConfig
-from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
+from fedmerit.core.targets import CLASSES, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.cells import SHARE, as_numbers, as_text, is_missing, normal, replaced
 
@@ -66,8 +66,8 @@ class Column:
 class Encoder:
     """Encodes rows of a table as its training rows were encoded; stored as JSON next to the model.
 
-    `labels` are the words of the classes, or the columns of several labels, or that of a number, which is learned with
-    its `scale`; the column `owner`, if any, names the client of each row. `rename` gives columns other names first.
+    `labels` are the words of the classes, or the column of a number, which is learned with its `scale`;
+    the column `owner`, if any, names the client of each row. `rename` gives columns other names first.
     """
 
     columns: tuple[Column, ...]
@@ -148,8 +148,6 @@ class Encoder:
 
 def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> Target:
     """Return the target of a table's model; a number is learned as (y - centre) / scale."""
-    if config.target == "labels":
-        return Labels()
     if config.target == "classes":
         return CLASSES
     if config.tolerance is None:

@@ -50,7 +50,7 @@ class Raw:
     """A data set in file order: images (N, height, width, channels) as uint8, labels, attributes, and ids if known.
 
     `for_test` marks the published test rows of each client. `target` is the kind of the labels; `classes` is 1 for a
-    number, and the number of labels for several labels.
+    number.
     """
 
     x: NDArray[Any]
@@ -83,12 +83,8 @@ class Raw:
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """Class of each row, for stratified test rows; for labels, the combination of a row."""
-        if self.target == "number":
-            return np.zeros(len(self.y), dtype=np.int64)
-        if self.target == "labels":
-            return np.unique(self.y, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        return self.y
+        """Class of each row, for stratified test rows."""
+        return np.zeros(len(self.y), dtype=np.int64) if self.target == "number" else self.y
 
     def samples(self, rows: NDArray[np.int64]) -> Samples:
         """Copy these rows into samples."""
@@ -175,14 +171,12 @@ class ServerData:
 
     limits   the largest value that a client may claim, by fact: classes of the task, rows of the federation
     report   what was done to the data when it was read
-    sites    the site of each client, if known
     """
 
     names: tuple[str, ...]
     classes: int
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
-    sites: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
 
 
@@ -198,10 +192,9 @@ class Federation:
 
     names        display names of the clients
     train, test  rows of all clients
-    classes      the number of classes; 1 for a number, the number of labels for several labels
+    classes      the number of classes; 1 for a number
     validation   rows for searches and acceptance tests; by default none
     server       rows that only the server has, to score models on
-    sites        the site of each client, if known
     report       what was done to the data when it was read
     encoder      encodes later rows of a table in the same way
     target       kind of the labels: classes, a number, or (N, labels) of 0 and 1 (`core.targets`)
@@ -220,7 +213,6 @@ class Federation:
     classes: int
     validation: Split = NO_ROWS
     server: Samples | None = None
-    sites: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
     encoder: Encoder | None = None
     target: TargetKind = "classes"
@@ -255,7 +247,7 @@ class Federation:
         """Build a federation from a pandas or polars frame, or an Arrow table; keys as in [task] (docs/your-files.md).
 
         client      the column that names the client of each row; without it set `partition` and `clients`
-        label       the column to predict; with target="labels" several of 0 and 1, with target="number" one of numbers
+        label       the column to predict; with target="number" one of numbers
         attributes  columns of groups, for criteria and fairness; they are inputs too unless `features` leaves them out
         test        the share of each client's rows to test on, stratified by label
         server      the number of rows that the server keeps and no client has
@@ -350,7 +342,7 @@ class Federation:
     def server_data(self) -> ServerData:
         """Return the server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
+        return ServerData(self.names, self.classes, self.server, limits, self.report)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:

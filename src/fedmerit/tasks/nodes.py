@@ -69,7 +69,7 @@ def _samples(party: Party, nodes: NodesConfig, x: NDArray[Any], rows: NDArray[np
 def server_data(config: TaskConfig, seed: int) -> ServerData:
     """Return names and layout, and the server's rows if it has a file; no row of a node."""
     nodes = layout_of(config)
-    limits = {"labels": float(nodes.labels)} | ({"samples": float(nodes.most_rows)} if nodes.most_rows else {})
+    limits = {"labels": float(nodes.labels)}
     rows = None
     if nodes.server:
         party = _party(config, nodes, nodes.server)

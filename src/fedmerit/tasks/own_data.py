@@ -90,10 +90,9 @@ def _client(name: str, arrays: Any, target: TargetKind) -> Samples:
     x, y, attributes = as_rows(arrays, f"rows of {name}")
     if target == "number" and y.dtype.kind == "i":
         y = y.astype(np.float64)
-    if x.ndim < 2 or y.ndim != (2 if target == "labels" else 1) or not len(x):
-        shape = "(N, labels)" if target == "labels" else "(N,)"
+    if x.ndim < 2 or y.ndim != 1 or not len(x):
         raise DataError(
-            f"a client needs rows (N, ...) and labels {shape}, at least one ({name!r} has {x.shape} and {y.shape})"
+            f"a client needs rows (N, ...) and labels (N,), at least one ({name!r} has {x.shape} and {y.shape})"
         )
     samples = Samples(x, y, _count(y, target), attributes)
     check_samples(samples, f"rows of {name}", target)
@@ -106,8 +105,6 @@ def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKin
     attribute_sets = {frozenset(part.attributes) for part in parts.values()}
     if len(shapes) > 1 or len(attribute_sets) > 1:
         raise DataError(f"all clients need rows of one shape and the same attributes (got {shapes or attribute_sets})")
-    if target == "labels" and len({part.classes for part in parts.values()}) > 1:
-        raise DataError("all clients need the same number of labels (got different numbers)")
     y = np.concatenate([part.y for part in parts.values()])
     count = len(np.unique(y)) if target == "classes" else _count(y, target)
     if classes not in (None, count) and target != "classes":
@@ -123,7 +120,5 @@ def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKin
 
 
 def _count(labels: NDArray[Any], target: TargetKind) -> int:
-    """Number of classes up to the largest label, or of labels; 1 for a number."""
-    if target == "labels":
-        return int(labels.shape[1])
+    """Number of classes up to the largest label; 1 for a number."""
     return 1 if target == "number" else int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2

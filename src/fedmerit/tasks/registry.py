@@ -5,7 +5,7 @@ A task's module is imported on first use, so that loading one data set does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -191,12 +191,11 @@ def make_server(config: Config) -> ServerSetup:
     if load is None:
         return make_task(config).server()
     learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed)
-    data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
     return _server(data, learner, centre_of(config.task))
 
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> ServerSetup:
-    return ServerSetup(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=data.report)
+    return ServerSetup(data.names, learner, data.server, data.limits, centre, notes=data.report)
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -240,27 +239,7 @@ def make_node(config: Config, source: str, name: str) -> ClientHalf:
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """Load the data of a task, distributed over clients and poisoned by row attackers."""
     data = find_task(config.data).load(config, seed)
-    sites = sites_of(config, data.names)
-    data = replace(data, sites=sites) if sites else data
     return poison(data, find_attackers(config, len(data.names), seed), seed)
-
-
-def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
-    """Site of each client by `task.sites`; an unlisted client is its own site. Empty if there are none."""
-    if not config.sites:
-        return ()
-    sites = {name: f"client {name}" for name in names}
-    listed: set[str] = set()
-    for site, members in config.sites.items():
-        for member in members:
-            name = names[member] if isinstance(member, int) and member < len(names) else str(member)
-            if name not in sites:
-                raise UnknownName("client in task.sites", name, names)
-            if name in listed:
-                raise ConfigError(f"task.sites must name each client once ({name!r} is in two sites)")
-            listed.add(name)
-            sites[name] = site
-    return tuple(sites[name] for name in names)
 
 
 def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None = None) -> Learner:

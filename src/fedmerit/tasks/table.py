@@ -238,14 +238,14 @@ def _encoded(prepared: Prepared, dealt: Federation, config: TaskConfig) -> Feder
 
 def _described(prepared: Prepared, features: Features, config: TaskConfig, report: tuple[str, ...]) -> DataReport:
     table, owners = prepared.table, prepared.owners
-    roles = dict.fromkeys(features.values, "input") | dict.fromkeys(label_columns(config), "label")
+    roles = dict.fromkeys(features.values, "input") | {config.label: "label"}
     roles |= {config.client: "client"} if config.client else {}
     other = tuple({"column": name, "kind": kind, "role": "left out"} for name, kind in table.others.items())
     labels = count_labels(owners, prepared.rows.y, prepared.labels)
     known = config.replace.get(config.client, {})
     own = config.data.startswith(PREFIX) and owners
     clients = [*inspect_clients(labels, table.columns, owners, config.client, known)] if own else []
-    if own and isinstance(config.label, str):
+    if own:
         clients += other_words(config.label, "label", labels, config.replace.get(config.label, {}))
     found = ranked([*features.found, *clients])
     return DataReport(table.files, (*describe_columns(table.columns, roles), *other), labels, found, report)
@@ -259,22 +259,21 @@ def _check_names(table: Table, config: TaskConfig) -> None:
     """Check that every named column exists and has one role."""
     if not config.label:
         raise ConfigError(f"task.label must name the column to predict; {table.source} has {', '.join(table.columns)}")
-    predicted = label_columns(config)
-    named = {"client": [config.client] if config.client else [], "label": predicted}
+    named = {"client": [config.client] if config.client else [], "label": [config.label]}
     for part, names in {**named, "attributes": config.attributes, "features": config.features}.items():
         for name in names:
             if name in table.others and part != "features":
                 raise DataError(f"task.{part} needs numbers or words (column {name!r} contains {table.others[name]})")
             if name not in table.columns and name not in table.others:
                 raise UnknownName(f"column for task.{part}", name, table.columns)
-    if config.client in predicted or {config.client, *predicted} & set(config.features):
+    if config.client == config.label or {config.client, config.label} & set(config.features):
         raise ConfigError("client and label must be two columns and not in features: the model would see both")
 
 
 def _tidy(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
     """Replace values, read words as numbers where nearly all are, and set dates apart."""
     columns, others, found = dict[str, NDArray[Any]](), dict(table.others), list(table.found)
-    used = {*_feature_names(table, config), *label_columns(config), *config.attributes}
+    used = {*_feature_names(table, config), config.label, *config.attributes}
     for name, cells in table.columns.items():
         values = replaced(cells, config.replace.get(name, {}))
         if name not in used:
@@ -299,7 +298,7 @@ def _tidy(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
 
 def _spelt(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
     """Merge spellings of labels, clients and groups; leave out rows whose label looks like a mistake."""
-    roles = dict.fromkeys(config.attributes, "") | dict.fromkeys(label_columns(config), "label")
+    roles = dict.fromkeys(config.attributes, "") | {config.label: "label"}
     roles |= {config.client: "client"} if config.client not in ("", FILE) else {}
     columns, found = dict(table.columns), list[Suspicion]()
     for name, role in roles.items():
@@ -315,7 +314,7 @@ def _spelt(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
 def _complete_rows(table: Table, config: TaskConfig, left_out: Collection[str]) -> tuple[Table, list[str]]:
     """Keep rows with label and client, and without missing features if these are to be dropped."""
     keep, report = np.ones(len(table), dtype=np.bool_), []
-    named = [*label_columns(config), *dict.fromkeys(name for name in (config.client, FILE * bool(table.files)) if name)]
+    named = [config.label, *dict.fromkeys(name for name in (config.client, FILE * bool(table.files)) if name)]
     gaps = [name for name in _feature_names(table, config) if name not in left_out] if config.missing == "drop" else []
     for name in [*named, *gaps]:
         lost = keep & is_missing(table.columns[name])
@@ -327,32 +326,16 @@ def _complete_rows(table: Table, config: TaskConfig, left_out: Collection[str]) 
     return replace(table, columns={name: values[keep] for name, values in table.columns.items()}), report
 
 
-def label_columns(config: TaskConfig) -> list[str]:
-    """Return the column to predict, or several."""
-    return [config.label] if isinstance(config.label, str) else list(config.label)
-
-
 def _predicted(table: Table, config: TaskConfig) -> tuple[NDArray[Any], list[Any], list[str]]:
-    """Labels of the rows, the words of classes or names of columns, and a report."""
-    names = label_columns(config)
-    if config.target == "number":
-        values = table.columns[names[0]]
-        if values.dtype == object:
-            raise DataError(f'target = "number" needs a column of numbers ({names[0]} contains {values[0]!r:.40})')
-        if not 0 < float(values.std()) < np.inf:
-            raise DataError(f"the label must have distinct, finite numbers ({names[0]} has deviation {values.std():g})")
-        return np.asarray(values, np.float64), names, []
+    """Labels of the rows, the words of classes or the name of the column, and a report."""
+    name, values = config.label, table.columns[config.label]
     if config.target == "classes":
-        return _labels(names[0], table.columns[names[0]])
-    coded = [_labels(name, table.columns[name]) for name in names]
-    for name, (_, kinds, _) in zip(names, coded, strict=True):
-        if len(kinds) != 2:
-            raise DataError(f"each of several labels must have two values ({name} has {len(kinds)})")
-    return (
-        np.column_stack([codes for codes, _, _ in coded]),
-        names,
-        [note for *_, label_notes in coded for note in label_notes],
-    )
+        return _labels(name, values)
+    if values.dtype == object:
+        raise DataError(f'target = "number" needs a column of numbers ({name} contains {values[0]!r:.40})')
+    if not 0 < float(values.std()) < np.inf:
+        raise DataError(f"the label must have distinct, finite numbers ({name} has deviation {values.std():g})")
+    return np.asarray(values, np.float64), [name], []
 
 
 def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any], list[str]]:
@@ -394,8 +377,8 @@ def _owners(name: str, values: NDArray[Any]) -> Ids:
 
 
 def _feature_names(table: Table, config: TaskConfig) -> list[str]:
-    roles = (config.client, *label_columns(config))
-    names = config.features or [name for name in table.columns if name not in (*roles, *config.drop)]
+    others = (config.client, config.label, *config.drop)
+    names = config.features or [name for name in table.columns if name not in others]
     return [name for name in names if name in table.columns]
 
 

@@ -25,7 +25,7 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.seeds import derive, generator
 from fedmerit.core.state import Clock, State, View
-from fedmerit.core.types import ClientId, Download, Model, Own, Replies, Rows, Samples, Vector
+from fedmerit.core.types import ClientId, Download, Model, Replies, Rows, Samples, Vector
 from fedmerit.errors import ConfigError
 
 
@@ -77,9 +77,9 @@ class Attacked:
     attackers: Attackers
     recipe: Recipe
 
-    def select(self, view: View, own: Own) -> Chosen:
+    def select(self, view: View) -> Chosen:
         """Return the clients that the inner collector draws; with `fixed` coalitions, redrawn by their shares."""
-        chosen = self.collect_honest.select(view, own)
+        chosen = self.collect_honest.select(view)
         number, coalitions, members = len(chosen), self.attackers.coalitions, self.attackers.members
         if not any(coalition.fixed for coalition in coalitions):
             return chosen
@@ -92,14 +92,12 @@ class Attacked:
         drawn += [client for client in order if client not in members][: number - len(drawn)]
         return {client: chosen.get(client) for client in sorted(drawn)}
 
-    def collect(
-        self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
-    ) -> tuple[Replies, Own]:
+    def collect(self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View) -> Replies:
         """Let each coalition replace its members' updates in place; without an honest update nothing changes.
 
         Each coalition computes its answers before any is written. Personal models stay as trained.
         """
-        replies, pending = self.collect_honest.collect(downloads, facts, view, own)
+        replies = self.collect_honest.collect(downloads, facts, view)
         numbers = np.array([self.attackers.members.get(client, -1) for client in replies.ids], np.intp)  # -1: honest
         honest, answers = np.flatnonzero(numbers < 0), list[tuple[NDArray[np.intp], Rows]]()
         for number, coalition in enumerate(self.attackers.coalitions):
@@ -109,7 +107,7 @@ class Attacked:
                 answers.append((places, attack.collude(self._scene(number, replies, places, honest, downloads, view))))
         for places, rows in answers:
             write_rows(replies, places, rows)
-        return (replace(replies, updates=replies.updates.renewed()) if answers else replies), pending
+        return replace(replies, updates=replies.updates.renewed()) if answers else replies
 
     def _scene(
         self,
@@ -124,8 +122,7 @@ class Attacked:
         fleet, server, seed = self.fleet, self.fleet.server, view.draws.run_seed
         members = [client for client, of in self.attackers.members.items() if of == number]
         pooled = derive(seed, "pooled", view.index, number)
-        # a late member has no download in this round
-        download = downloads.get(replies.ids[places[0]], Download(view.model))
+        download = downloads[replies.ids[places[0]]]
 
         def peek(rows: Rows) -> Model:
             own, before = scene.own, State(view.model, view.history, view.own)

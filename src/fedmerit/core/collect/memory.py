@@ -10,7 +10,6 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.collect.collect import EVERYONE_FIRST, Chosen, Collect, Selection
-from fedmerit.core.facts import STALENESS
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
 from fedmerit.core.state import View
 from fedmerit.core.types import EMPTY, REMEMBERED, ClientId, Cohort, Own
@@ -62,7 +61,7 @@ class LastAnswers:
     rounds: Annotated[int, Interval(ge=1), Doc("the number of rounds for which an answer counts after its own")] = 6
     everyone_first: Annotated[bool, Doc("ask every client in round 1, so that the memory starts complete")] = True
 
-    gives: ClassVar[Words] = frozenset({"fact staleness", "last answers"})
+    gives: ClassVar[Words] = frozenset({"last answers"})
     takes: ClassVar[Words] = frozenset({"answers in their round"})
     why: ClassVar[Mapping[str, str]] = {
         "answers in their round": 'earlier answers count again; set recipe.memory = "forget"',
@@ -92,7 +91,7 @@ class LastAnswers:
             return cohort, state
         ages = np.array([view.index - last[client]["round"] for client in ids], dtype=np.float64)
         facts = {name: np.array([last[client]["facts"].get(name, 0.0) for client in ids]) for name in cohort.facts}
-        facts |= {REMEMBERED: ages, STALENESS: facts.get(STALENESS, 0.0) + ages}
+        facts[REMEMBERED] = ages
         return Cohort(view.index, ids, Updates(np.stack([last[client]["update"] for client in ids])), facts), state
 
 

@@ -45,8 +45,8 @@ class QFedAvgStep:
     needs: ClassVar[Words] = frozenset({"server model", "weighted mean"})
     takes: ClassVar[Words] = frozenset({"whole updates"})
     why: ClassVar[Mapping[str, str]] = {
-        "whole updates": "LossPower scales the updates by q-FedAvg's step; set its step = false",
-        "accounted": "q-FedAvg's step depends on the norms of all updates; set step = false in LossPower",
+        "whole updates": "LossPower scales the updates by q-FedAvg's step; use another criterion",
+        "accounted": "q-FedAvg's step depends on the norms of all updates; use another criterion",
     }
 
     def factor(self, cohort: Cohort, lr: float) -> float:
@@ -72,12 +72,10 @@ class LossPower:
     """F_k ** q, where F_k is the loss of the received model on the client's rows; q-FedAvg's weights and step [q-FFL].
 
     q      power of the loss; 0: all clients alike
-    step   also scale the updates as the paper's Algorithm 2 does
     lr     the clients' learning rate, 1 / L in the paper; None: that of the run
     """
 
     q: Annotated[float, Interval(ge=0), Doc("power of the loss; 0: all clients alike")] = 1.0
-    step: Annotated[bool, Doc("also scale the updates by q-FedAvg's step")] = True
     lr: Annotated[float | None, Interval(gt=0), Doc("the clients' learning rate; default: that of the run")] = None
 
     name: ClassVar[str] = "LossPower"
@@ -92,7 +90,7 @@ class LossPower:
     @property
     def stages(self) -> tuple[QFedAvgStep, ...]:
         """The paper's step."""
-        return (QFedAvgStep(self.q, self.lr),) if self.step else ()
+        return (QFedAvgStep(self.q, self.lr),)
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Larger losses, larger values."""

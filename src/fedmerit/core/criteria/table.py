@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.contribution import find_contribution
@@ -159,7 +158,6 @@ _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness, EQUAL),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
-    Staleness(),
     *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless(), Discount()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}

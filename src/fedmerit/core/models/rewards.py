@@ -62,15 +62,10 @@ class Nothing:
 class TopShare:
     """Reward r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
-    Shares are tempered so that every client with a weight above 0 gets some reward:
-    floor + (1 - floor) * share ** (1 / temperature).
-
-    share         the client's weight w_i = q_i / sum q (the paper); or `max`, w_i / max w, so that the best gets all
-                  [RFFL]; or `tanh`, tanh(beta w_i) / max tanh(beta w) [CGSV]
-    scope         largest magnitudes over the whole model, or a part of num_i in each layer; the first of equal entries
-    floor         least share for a client with a weight above 0
-    temperature   at a high temperature every client gets all, near 0 only a share of 1 gets more than `floor`
-    beta          altruism of `tanh`: if it is large, every client gets all
+    share   the client's weight w_i = q_i / sum q (the paper); or `max`, w_i / max w, so that the best gets all [RFFL];
+            or `tanh`, tanh(beta w_i) / max tanh(beta w) [CGSV]
+    scope   largest magnitudes over the whole model, or a part of num_i in each layer; the first of equal entries
+    beta    altruism of `tanh`: if it is large, every client gets all
 
     >>> aggregate = np.array([3, -4, 1, 0], np.float32)
     >>> weights, updates = np.array([0.5, 0.25]), Updates(np.zeros((2, 4), np.float32))
@@ -81,10 +76,6 @@ class TopShare:
 
     share: Annotated[Share, Doc("share of entries: weight, weight / `max` of the group, or `tanh` (CGSV)")] = "sum"
     scope: Annotated[Scope, Doc("largest of the whole model, or of each `layer`")] = "model"
-    floor: Annotated[float, Interval(ge=0, le=1), Doc("least share for a client with a weight above 0")] = 0.0
-    temperature: Annotated[float, Interval(gt=0), Doc("shares to the power 1 / this: above 1 they are more equal")] = (
-        1.0
-    )
     beta: Annotated[float, Interval(gt=0), Doc("of `tanh`: larger makes rewards more equal")] = 1.0
 
     def __post_init__(self) -> None:
@@ -104,14 +95,12 @@ class TopShare:
     def shares(self, weights: Vector) -> Vector:
         """Share of the aggregate that each weight earns.
 
-        >>> TopShare("max", floor=0.5).shares(np.array([0.6, 0.3, 0.0])).tolist()
-        [1.0, 0.75, 0.0]
+        >>> TopShare("max").shares(np.array([0.6, 0.3, 0.0])).tolist()
+        [1.0, 0.5, 0.0]
         """
         merits = np.tanh(self.beta * weights) if self.share == "tanh" else weights
         best = merits.max(initial=0.0)
-        earned = merits / best if self.share != "sum" and best > 0 else merits
-        tempered = self.floor + (1 - self.floor) * earned ** (1 / self.temperature)
-        return np.where(weights > 0, tempered, 0.0)
+        return merits / best if self.share != "sum" and best > 0 else merits
 
     def _part(self, aggregate: Model, keys: Model, number: int, layers: Sequence[int]) -> SparseUpdate:
         if number == len(aggregate):

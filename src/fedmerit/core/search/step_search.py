@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmerit.core.models.shared import Job
 from fedmerit.core.parts import Doc, Words, part
@@ -20,10 +19,9 @@ from fedmerit.core.search.evaluator import CandidateEvaluator
 from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
-from fedmerit.core.types import Evaluation, SplitName, Vector
+from fedmerit.core.types import Evaluation, SplitName
 from fedmerit.errors import ConfigError
 
-By: TypeAlias = Literal["loss", "accuracy"]
 STEPS = ((2.0, 0.9), (1.0, 0.9), (0.5, 0.9), (0.3, 0.9), (1.0, 0.5), (1.0, 0.0), (0.2, 0.8), (0.3, 0.3))
 """Pairs of lr and momentum from the largest step to the smallest: chosen on separate seeds."""
 ACCEPT = 0.8
@@ -35,11 +33,10 @@ class StepSearch:
     """Use the largest step whose gain is at least 0.8 times the best gain.
 
     The gain of a candidate is the median, over the clients of the round, of its improvement on a client's rows over the
-    model before the round: the fall of the mean loss, or the rise of accuracy. The median gives each client one vote,
-    whatever it claims. If no candidate gains, the least bad is used.
+    model before the round: the fall of the mean loss, or the rise of `run.measure` if it is set. The median gives each
+    client one vote, whatever it claims. If no candidate gains, the least bad is used.
 
     steps       pairs (lr, momentum)
-    by          judge by loss or by accuracy
     adjust_on   the clients' validation rows, or their test rows
 
     >>> search = StepSearch(steps=((2, 0.9), (1, 0)))
@@ -48,7 +45,6 @@ class StepSearch:
     """
 
     steps: Annotated[tuple[tuple[float, float], ...], Doc("pairs [lr, momentum] to choose from")] = STEPS
-    by: Annotated[By, Doc("judge by loss or by accuracy")] = "loss"
     adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
 
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
@@ -63,8 +59,7 @@ class StepSearch:
     @property
     def needs(self) -> Words:
         """One model, clients that test candidates, and the plain step, which it replaces."""
-        words = {"shared model", "evaluation", "plain step", f"{self.adjust_on} rows"}
-        return frozenset(words | ({"losses"} if self.by == "loss" else set()))
+        return frozenset({"shared model", "evaluation", "plain step", "losses", f"{self.adjust_on} rows"})
 
     @property
     def asks(self) -> SplitName:
@@ -87,8 +82,7 @@ class StepSearch:
         if len(evaluator) == 1:
             return evaluator.choice(0)
         places = range(len(evaluator))
-        by_loss = self.by == "loss" and job.view.host.measure is None
-        evaluator.ask(places, job.cohort.fresh().ids, before=True, losses=by_loss)
+        evaluator.ask(places, job.cohort.fresh().ids, before=True, losses=job.view.host.measure is None)
         assert evaluator.before is not None  # requested above
         gains = [self.gain(evaluator.before, evaluator.evaluations[place]) for place in places]
         return evaluator.choice(self.pick(gains))
@@ -99,16 +93,12 @@ class StepSearch:
         if before.values is not None and candidate.values is not None:
             gains = (candidate.values - before.values)[answered]
             return float(np.nanmedian(gains)) if not np.isnan(gains).all() else math.nan
-        values = [self._per_row(one, answered) for one in (before, candidate)]
-        return float(np.median(values[1] - values[0])) if answered.any() else math.nan
-
-    def _per_row(self, answers: Evaluation, answered: NDArray[np.bool_]) -> Vector:
-        """Result of each client per row; larger is better."""
-        right = answers.correct if self.by == "accuracy" else answers.losses
-        if right is None:
-            return np.full(int(answered.sum()), math.nan)
-        sign = 1 if self.by == "accuracy" else -1
-        return np.asarray(sign * right[answered] / answers.sizes[answered])
+        if before.losses is None or candidate.losses is None or not answered.any():
+            return math.nan
+        falls = (
+            before.losses[answered] / before.sizes[answered] - candidate.losses[answered] / candidate.sizes[answered]
+        )
+        return float(np.median(falls))
 
     def pick(self, gains: Sequence[float]) -> int:
         """Return the place of the chosen candidate; if nobody answered, the last: the smallest step."""

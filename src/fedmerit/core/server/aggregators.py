@@ -1,13 +1,12 @@
 """Robust aggregators: combine a round's updates by the earned weights, with a bound on what a few clients can do.
 
 `server.Mean` is what every recipe of the four papers uses. Each aggregator here is the published rule if all weights
-are 1/n, and counts weight instead of clients otherwise. NNM and bucketing mix the updates first and then call another
+are 1/n, and counts weight instead of clients otherwise. NNM mixes the updates first and then calls another
 aggregator. All work on blocks of columns or on the (n, n) inner products, so no second matrix of updates is allocated.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -17,7 +16,6 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.parts import Doc, part
-from fedmerit.core.seeds import generator
 from fedmerit.core.server.server import SERVER_MODEL, Aggregator, Batch
 from fedmerit.core.types import Matrix, Rows, Vector
 from fedmerit.core.updates import Updates
@@ -97,26 +95,24 @@ class GeometricMedian:
     [1.05, 0.03]
     """
 
-    smoothing: Annotated[float, Interval(gt=0), Doc("distances below this count as this")] = 1e-6
-    iterations: Annotated[int, Interval(ge=1), Doc("how often the point is moved")] = 32
-
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """Use one pass for the inner products and one for the sums."""
         updates = batch.updates
-        return updates.combine(_each(weights, lambda shares: self._parts(updates.products, shares), len(updates)))
+        return updates.combine(_each(weights, lambda shares: weiszfeld(updates.products, shares), len(updates)))
 
-    def _parts(self, products: Matrix, shares: Vector) -> Vector:
-        """Coefficient of each update in z."""
-        parts = np.zeros(len(shares))
-        for _ in range(self.iterations):
-            along = products @ parts
-            apart = np.sqrt(np.maximum(np.diag(products) - 2 * along + parts @ along, 0.0))
-            pull = shares / np.maximum(apart, self.smoothing)
-            parts = pull / pull.sum()
-        return parts
+
+def weiszfeld(products: Matrix, shares: Vector, smoothing: float = 1e-6, iterations: int = 32) -> Vector:
+    """Coefficient of each update in z, see `GeometricMedian`; distances below `smoothing` count as this."""
+    parts = np.zeros(len(shares))
+    for _ in range(iterations):
+        along = products @ parts
+        apart = np.sqrt(np.maximum(np.diag(products) - 2 * along + parts @ along, 0.0))
+        pull = shares / np.maximum(apart, smoothing)
+        parts = pull / pull.sum()
+    return parts
 
 
 @part("aggregator", "multi-krum")
@@ -182,42 +178,6 @@ class NNM:
         def mixed(shares: Vector) -> NDArray[np.float32]:
             near = nearest(apart, shares, self.share)
             return self.of(replace(batch, updates=updates.mix(near / near.sum(axis=1, keepdims=True))), shares)
-
-        return _each(weights, mixed, updates.length, np.float32)
-
-
-@part("aggregator", "bucketing")
-class Bucketing:
-    """Bucketing: draw updates into buckets of `size`, average each bucket, then aggregate [Bucketing].
-
-    A bucket has the mean weight of its members: a last bucket that is not full counts like the full ones, as in the
-    paper. Buckets are drawn anew each round. An attacker spoils its whole bucket: the next aggregator has to tolerate
-    `size` times the share of attackers.
-
-    >>> from fedmerit.core.server.server import Mean
-    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32))
-    >>> Bucketing(Mean(), 2)(Batch(updates), np.full(4, 0.25)).tolist()
-    [2.5]
-    """
-
-    of: Annotated[Aggregator, Doc("what aggregates the buckets")]
-    size: Annotated[int, Interval(ge=2), Doc("updates per bucket")] = 2
-
-    needs = SERVER_MODEL
-    why = NOT_ACCOUNTED
-
-    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """Use the same buckets for all weightings of a round."""
-        updates = batch.updates
-        order = generator(batch.seed, "buckets").permutation(len(updates))
-        buckets = np.zeros((math.ceil(len(updates) / self.size), len(updates)))
-        buckets[np.arange(len(updates)) // self.size, order] = 1.0
-
-        def mixed(shares: Vector) -> NDArray[np.float32]:
-            held = buckets @ shares
-            parts = np.divide(buckets * shares, held[:, None], out=np.zeros_like(buckets), where=held[:, None] > 0)
-            means = held / buckets.sum(axis=1)
-            return self.of(replace(batch, updates=updates.mix(parts)), means / means.sum())
 
         return _each(weights, mixed, updates.length, np.float32)
 

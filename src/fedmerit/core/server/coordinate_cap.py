@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Interval
 
 from fedmerit.core.parts import Doc, Words, declared, part
 from fedmerit.core.server.aggregators import NOT_ACCOUNTED
@@ -22,7 +21,7 @@ TRAINING_WHY: Mapping[str, str] = {**NOT_ACCOUNTED, "server training": "set task
 
 @part("aggregator", "coordinate-cap")
 class CoordinateCap:
-    """Bound each coordinate of another aggregate: |a_c| <= times * s_c.
+    """Bound each coordinate of another aggregate: |a_c| <= s_c.
 
     s_c is the median over the clients of |u_c|, without updates of zeros and excluded clients; or, by = `server`, the
     root of the running mean square 0.8 v + 0.2 u_0c^2 of the server's own update. A trigger or one class's output needs
@@ -35,7 +34,6 @@ class CoordinateCap:
     """
 
     of: Annotated[Aggregator, Doc("what is bounded")] = MEAN
-    times: Annotated[float, Interval(gt=0), Doc("multiple of the bound; 1: as far as the median client")] = 1.0
     by: Annotated[Literal["clients", "server"], Doc("whose moves are the bound")] = "clients"
 
     why: ClassVar[Mapping[str, str]] = TRAINING_WHY
@@ -49,7 +47,7 @@ class CoordinateCap:
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One bound for all weightings."""
-        bound = np.float32(self.times) * (np.sqrt(_square(batch)) if self.by == "server" else _median(batch))
+        bound = np.sqrt(_square(batch)) if self.by == "server" else _median(batch)
         return np.clip(self.of(batch, weights), -bound, bound)
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:

@@ -137,57 +137,33 @@ class Yogi:
         return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
 
 
-@part("optimizer", "adagrad")
-class Adagrad:
-    """Adagrad (FedAdagrad): Adam with v = v + update^2, beta1 = 0 [Reddi 2021, Alg. 2].
-
-    lr      server learning rate
-    beta1   decay of the mean
-    tau     added to the divisor: larger is less adaptive
-
-    >>> update = Aggregate(np.ones(1, np.float32))
-    >>> model, _ = Adagrad(lr=0.1)(np.zeros(1, np.float32), update)
-    >>> f"{model[0]:.4f}"
-    '0.0999'
-    """
-
-    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
-    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.0
-    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
-    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
-
-    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
-        """Keep `first` and `second` for the next round."""
-        second = _second(own, model, self.tau) + np.square(aggregate.update)
-        return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
+EPSILON = 1e-3
+"""The paper's epsilon in the divisor of FedExP."""
 
 
 @part("optimizer", "fedexp")
 class FedExP:
-    """FedExP: model + lr * update, lr = max(1, sum_k w_k ||update_k||^2 / (2 (||update||^2 + epsilon))) [FedExP].
+    """FedExP: model + lr * update, lr = max(1, sum_k w_k ||update_k||^2 / (2 (||update||^2 + 0.001))) [FedExP].
 
     The more the clients' updates disagree, the smaller their mean and the larger lr. The paper's weights are 1/n and
     its final model is the mean of the last two; here the weights are the earned ones, and the final model is the last.
-
-    epsilon   added to the divisor: larger takes smaller steps
 
     >>> opposed = Aggregate(np.array([0.5, 0.0], np.float32), mean_square=2.0)
     >>> f"{FedExP()(np.zeros(2, np.float32), opposed)[0][0]:.3f}"
     '1.992'
     """
 
-    epsilon: Annotated[float, Interval(ge=0), Doc("added to the divisor: larger takes smaller steps")] = 1e-3
     needs = frozenset({"server model", "weighted mean"})
     why: ClassVar[Mapping[str, str]] = {
         "weighted mean": "its lr depends on the spread of the updates, which one client can stretch; use the mean with "
         "a clip, or another optimizer",
-        "accounted": "its lr depends on the norms of the updates; use sgd, momentum, adam, yogi or adagrad",
+        "accounted": "its lr depends on the norms of the updates; use sgd, momentum, adam or yogi",
     }
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep nothing for the next round."""
-        squared = float(np.dot(aggregate.update, aggregate.update)) + self.epsilon
-        lr = max(1.0, aggregate.mean_square / (2 * squared)) if squared > 0 else 1.0
+        squared = float(np.dot(aggregate.update, aggregate.update)) + EPSILON
+        lr = max(1.0, aggregate.mean_square / (2 * squared))
         return model + np.float32(lr) * aggregate.update, EMPTY
 
 

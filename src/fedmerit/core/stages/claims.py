@@ -20,6 +20,8 @@ from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vecto
 
 LESS_EARNS_MORE = (SECONDS,)
 """Facts that a liar understates: bounded from below too."""
+CHANGE = 1.2
+"""The factor by which a fact of a client's rows may differ from the first."""
 CLIENT_FACTS = "*client facts"
 """Remembered by `Claims`: all facts that the recipe requests from clients."""
 
@@ -30,7 +32,7 @@ class Claims:
 
     A claim counts as at most k times the median of the round's claims, and as at most k times the median of the
     client's recent values, but this second bound never falls below the round's median. Facts of a client's rows
-    (samples, labels ...) are constant: a claim that differs from the first by more than the factor `change` counts as
+    (samples, labels ...) are constant: a claim that differs from the first by more than a factor of 1.2 counts as
     the first. Row counts that judges report in a search are bounded in the same way.
 
     The usual claim of a known client is its first value of a fact of its rows, and the median of its last nine values
@@ -38,16 +40,12 @@ class Claims:
     one equal share, whichever is larger; see `Cap`.
 
     k          a claim counts as at most this many medians
-    change     the factor by which a fact of a client's rows may differ from the first
 
-    >>> Claims(k=4).change
-    1.2
+    >>> Claims(k=4).k
+    4
     """
 
     k: Annotated[float, Interval(ge=1), Doc("a claim counts as at most this many medians")] = 3.0
-    change: Annotated[
-        float, Interval(ge=1), Doc("the factor by which a fact of a client's rows may differ from the first")
-    ] = 1.2
 
     phase: ClassVar[Phase] = "claims"
     name: ClassVar[str] = "claims"
@@ -95,14 +93,14 @@ def _usual(fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: Hist
 def _pinned(
     claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History
 ) -> tuple[Vector, list[Note]]:
-    """Facts of rows, replaced by the first value if the claim differs by more than `change`."""
+    """Facts of rows, replaced by the first value if the claim differs by more than `CHANGE`."""
     if fact.measure is None:
         return claimed, []
     first: Mapping[ClientId, float] = history.first.get(fact.name, EMPTY)
     counted, notes = claimed.copy(), []
     for place, client in enumerate(ids):
         before, now = first.get(client), float(claimed[place])
-        if before is None or before / claims.change <= now <= before * claims.change:
+        if before is None or before / CHANGE <= now <= before * CHANGE:
             continue
         counted[place] = before
         text = f"claims {fact.name} {now:g} after {before:g}; {before:g} counts, because facts of its rows are constant"

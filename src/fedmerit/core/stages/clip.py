@@ -6,7 +6,7 @@ Only the aggregator sees clipped updates. Criteria, groups and diagnostics use t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
@@ -16,7 +16,6 @@ from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.stages.stages import Measured, Phase, median_norm
 from fedmerit.core.state import View
 from fedmerit.core.types import Cohort, Note, Vector
-from fedmerit.errors import ConfigError
 
 CLIP_WHY: Mapping[str, str] = {
     "whole updates": "a clip shortens updates; use the mean without clip",
@@ -28,23 +27,19 @@ CLIP_WHY: Mapping[str, str] = {
 class Clip:
     """Scale updates to a maximum norm: update * min(1, C / ||update||_2).
 
-    C is a number, or `times` the median norm of the updates that are not zero: of all clients so far if a part
-    remembers norms (`SimilarityFilter`), otherwise of the round. Fewer than half of the clients cannot move the median
+    C is `times` the median norm of the updates that are not zero: of all clients so far if a part remembers norms
+    (`SimilarityFilter`), otherwise of the round. Fewer than half of the clients cannot move the median
     beyond the norms of the remaining clients. An excluded client's update gets factor 0, because its weight may be
     above 0 if the remaining clients have no room below a cap. With the mean, the factors are multiplied into the
     weights, and no update is copied.
 
-    norm    the largest norm, or `median`: that of the updates
-    times   multiple of the median, with norm = `median`
+    times   multiple of the median
 
     >>> Clip().factors(np.array([1.0, 2.0, 10.0])).tolist()
     [1.0, 1.0, 0.2]
     """
 
-    norm: Annotated[
-        float | Literal["median"], Interval(gt=0), Doc("the largest norm, or `median`: that of the updates")
-    ] = "median"
-    times: Annotated[float, Interval(gt=0), Doc("multiple of the median, with norm = `median`")] = 1.0
+    times: Annotated[float, Interval(gt=0), Doc("multiple of the median norm of the updates")] = 1.0
 
     phase: ClassVar[Phase] = "bound"
     name: ClassVar[str] = "clip"
@@ -52,16 +47,8 @@ class Clip:
     takes: ClassVar[Words] = frozenset({"whole updates"})
     why: ClassVar[Mapping[str, str]] = CLIP_WHY
 
-    def __post_init__(self) -> None:
-        if self.norm != "median" and self.times != 1:
-            raise ConfigError(
-                f'clip.times = {self.times:g} has no effect with norm = {self.norm}; set norm = "median", or remove it'
-            )
-
     def limit(self, norms: Vector, median: float | None = None) -> float:
         """C for updates with these norms; `median` replaces their median norm."""
-        if self.norm != "median":
-            return float(self.norm)
         if median is None:
             moved = norms[norms > 0]
             median = float(np.median(moved)) if len(moved) else 0.0
@@ -75,9 +62,7 @@ class Clip:
         """Measure the fact `clip`, with a note on the update that was clipped most."""
         norms, median = cohort.updates.norms, median_norm(cohort, view.history)
         left = self.factors(norms, median)
-        of = "a norm set in the recipe"
-        if self.norm == "median":
-            of = "the median norm" if self.times == 1 else f"{self.times:g} median norms"
+        of = "the median norm" if self.times == 1 else f"{self.times:g} median norms"
         note = clip_note(left, f"{self.limit(norms, median):.4g}, {of}", cohort)
         return Measured({CLIP: clip_fact(cohort, left)}, note)
 

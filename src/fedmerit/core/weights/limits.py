@@ -1,4 +1,4 @@
-"""Limits: caps on the weight of one client, or of all clients of one site.
+"""Limits: caps on the weight of one client.
 
 A cap needs no trust: whatever k clients of n claim or send, they hold at most k * cap / n of the weight together.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
 from annotated_types import Interval
-from numpy.typing import NDArray
 
-from fedmerit.core.facts import SITE
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.types import Note, Vector
 from fedmerit.core.weights.weigh import Weights, total_variation
@@ -96,34 +94,11 @@ def usual_bounds(usual: Vector, times: float) -> Vector:
     return np.minimum(np.maximum(USUAL_SHARES * cap_weights(usual, times), equal), min(1.0, times * equal))
 
 
-def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: float) -> Vector:
-    """Bound the total weight of each site; within a site clients keep their ratios as far as their bounds allow."""
-    totals, room = (np.asarray(np.bincount(sites, column), np.float64) for column in (weights, bounds))
-    most = np.minimum(share, room)
-    if most.sum() < 1:  # too few sites in the round: use the smallest bound that leaves room for all the weight
-        most = water_fill(np.full(len(room), 1 / len(room)), room) if room.sum() > 1 else room
-    if (totals <= most * (1 + SLACK)).all():
-        return weights
-    filled = np.zeros(len(weights))
-    for site, total in enumerate(water_fill(totals, most)):
-        here = sites == site
-        inside = weights[here] if weights[here].any() else bounds[here]
-        # A subnormal total would make the bounds overflow; a bound of 1e300 totals has no effect.
-        most_inside = bounds[here] / max(total, 1e-300)
-        filled[here] = total * water_fill(inside / inside.sum(), most_inside) if total > 0 else 0.0
-    return filled
-
-
 class Limit(Protocol):
     """Bound on the weights of a group after they are earned."""
 
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
         """Return the weights within the limit; `facts` are those of the same clients."""
-
-
-LIMIT_WHY: Mapping[str, str] = {
-    "accounted": "the excess goes to other clients; remove it: the clip and max_weight of [privacy] bound every client"
-}
 
 
 @part("limit", "cap")
@@ -140,41 +115,16 @@ class Cap:
     """
 
     times: Annotated[float, Interval(ge=1), Doc("a client gets at most this many times the equal share")] = OUR_CAP
-    why = LIMIT_WHY
+    why: ClassVar[Mapping[str, str]] = {
+        "accounted": "the excess goes to other clients; use `private(recipe, ...)`, which makes it max_weight"
+    }
 
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
         """Apply `cap_weights` to the group, and `usual_bounds` if claims differ from the usual ones."""
         after = cap_weights(weights.weights, self.times)
-        bounds = np.full(len(after), min(1.0, self.times / len(after)))
         if USUAL_WEIGHT in facts:
-            bounds = usual_bounds(facts[USUAL_WEIGHT], self.times)
-            after = water_fill(after, bounds)
-        return _limited(replace(weights, bounds=bounds), after)
-
-
-@part("limit", "site-cap")
-class SiteCap:
-    """Cap the total weight of all clients of one site; a site's clients keep their ratios.
-
-    If a round has too few sites, the cap is raised as far as needed. A `Cap` before it still holds for every client.
-
-    share   all clients of one site together get at most this share
-
-    >>> SiteCap(0.3).share
-    0.3
-    """
-
-    share: Annotated[float, Interval(gt=0, le=1), Doc("all clients of one site together get at most this share")] = 0.5
-    required_facts = (SITE,)
-    why = LIMIT_WHY
-
-    def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
-        """Cap the weights of a group, site by site."""
-        if not weights.weights.any():
-            return _limited(weights, weights.weights)
-        bounds = np.ones(len(weights.weights)) if weights.bounds is None else weights.bounds
-        sites = np.unique(facts[SITE], return_inverse=True)[1]
-        return _limited(weights, _cap_sites(weights.weights, bounds, sites, self.share))
+            after = water_fill(after, usual_bounds(facts[USUAL_WEIGHT], self.times))
+        return _limited(weights, after)
 
 
 def _limited(earned: Weights, after: Vector) -> Weights:

@@ -118,7 +118,6 @@ class Weights:
     """Weights of a round with their derivation; rows in client order, columns in priority order.
 
     uncapped    the weights before the recipe's limits, if it has any
-    bounds      the largest weight of each client, as far as limits have set it
     """
 
     raw: Matrix
@@ -127,7 +126,6 @@ class Weights:
     weights: Vector
     notes: tuple[Note, ...] = ()
     uncapped: Vector | None = None
-    bounds: Vector | None = None
 
     def __repr__(self) -> str:
         first = ", ".join(f"{weight:.2%}" for weight in self.weights[:SHOWN])
@@ -136,9 +134,9 @@ class Weights:
 
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> Weights:
         """Return the weights of these clients only, in this order; the notes stay those of all."""
-        uncapped, bounds = (None if one is None else one[places] for one in (self.uncapped, self.bounds))
+        uncapped = None if self.uncapped is None else self.uncapped[places]
         raw, table = self.raw[places], self.table[places]
-        return Weights(raw, table, self.scores[places], self.weights[places], self.notes, uncapped, bounds)
+        return Weights(raw, table, self.scores[places], self.weights[places], self.notes, uncapped)
 
     def _repr_html_(self) -> str:
         """Show a table for notebooks: a row per client in order, and the notes below."""

@@ -23,7 +23,6 @@ const KINDS = new Map([
   ["clipped", "updates that were clipped"],
   ["privacy-void", "noise from the run's seed: no privacy"],
   ["stranger", "nodes with an unknown name"],
-  ["stale", "replies that came after their round"],
   ["constant", "a final model that is not better than one answer for all"],
 ]);
 const FEW = 8; // of many, as many are shown at once

@@ -23,18 +23,6 @@ function choquetTerms({ shapley, interaction }, row) {
   return [...weightedTerms(shapley, row), ...pairs];
 }
 
-// d- / (d+ + d-): distances to the best and the worst value of every criterion, each column scaled to norm 1
-function topsisTerms({ weights }, row, table) {
-  const weight = (i) => (weights.length ? weights[i] : 1 / row.length);
-  const norm = (i) => Math.sqrt(sumOf(table.map((values) => values[i] ** 2))) || 1;
-  const end = (i, choose) => table.reduce((found, values) => choose(found, values[i]), row[i]);
-  const scaled = row.map((_, i) => weight(i) / norm(i));
-  const far = (choose) => Math.hypot(...row.map((value, i) => scaled[i] * (value - end(i, choose))));
-  const [toBest, toWorst] = [far(Math.max), far(Math.min)];
-  if (!(toBest + toWorst)) return { terms: [factorsTerm(1)] };
-  return { terms: [factorsTerm(toWorst)], divisor: toBest + toWorst };
-}
-
 // n - rank, by the first criterion, ties by the next; equal rows share the mean of their ranks
 function lexicographicTerms(_, row, table) {
   const firstUnlike = (other) => row.findIndex((value, i) => other[i] !== value);
@@ -68,7 +56,6 @@ const SCORES = new Map([
   ["Product", (_, row) => ({ terms: row.map((value) => factorsTerm(value)), join: "product" })],
   ["OWA", ({ weights }, row) => ({ terms: weightedTerms(weights, inOrderOf(fromBest(row), row)) })],
   ["Choquet", (score, row) => ({ terms: choquetTerms(score, row) })],
-  ["Topsis", topsisTerms],
 ]);
 
 const JOINS = {
