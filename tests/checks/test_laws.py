@@ -39,7 +39,8 @@ FAILED_BY: dict[str, set[str]] = {
     "agnostic": SPLIT | {"bounded influence"},
     "cosine_rewards": SPLIT | BY_ROWS,
     **dict.fromkeys(("fedval", "qffl", "robust"), SPLIT),
-    **dict.fromkeys(("m2f", "robust_server"), set[str]()),
+    "m2f": set(),
+    "robust_server": set(),
 }
 FAULTS_OF_FEDAVG = {
     *("nan update", "infinite update", "wrong shape", "broadcast shape", "missing array", "nan claim"),

@@ -85,7 +85,7 @@ def check_weighting(
             f"{CLIENTS} ordinary replies cannot be aggregated: {fault}. If the strategy needs further metrics, name "
             'them: check_weighting(strategy, metrics={"name": 1.0})'
         )
-    reasons = {name: law.unless(subject) for name, law in LAWS.items()}
+    reasons = {name: law.unless(subject) if law.unless else "" for name, law in LAWS.items()}
     texts = {name: reasons[name] or law.test(subject) for name, law in LAWS.items()}
     return tuple(LawResult(name, None if reasons[name] else not text, text) for name, text in texts.items())
 
@@ -278,10 +278,6 @@ def _not_elsewhere(subject: Subject) -> str:
 # The table
 
 
-def _always(subject: Subject) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Law:
     """A law: what it states, whom it protects, its test, and a test that says why it does not apply.
@@ -293,7 +289,7 @@ class Law:
     statement: str
     protects: str
     test: Callable[[Subject], str]
-    unless: Callable[[Subject], str] = _always
+    unless: Callable[[Subject], str] | None = None
 
 
 def _only_messages(subject: Subject) -> str:
@@ -341,7 +337,7 @@ LAWS: Mapping[str, Law] = {
         lambda subject: _follows(subject.run(_honest(subject))),
     ),
     "one client": Law(
-        "A round with a single reply does not end the run, and after the next round the model has moved with the clients.",
+        "A round with a single reply does not end the run, and in the end the model has moved with the clients.",
         "small federations, and rounds in which all clients but one time out",
         lambda subject: _follows(subject.run({0: _honest(subject)[0]}, _honest(subject))),
     ),
