@@ -18,7 +18,6 @@ from flwr.serverapp.strategy import (
     FedAvg,
     FedMedian,
     Krum,
-    MultiKrum,
 )
 
 from fedmerit import Cap, LawResult, Recipe, check_weighting, criterion, fedavg, prioritized, robust
@@ -45,7 +44,7 @@ FAILED_BY: dict[str, set[str]] = {
 FAULTS_OF_FEDAVG = {
     *("nan update", "infinite update", "wrong shape", "broadcast shape", "missing array", "nan claim"),
     *("infinite claim", "negative claim", "missing claim", "further metric", "all claims zero"),
-    *("unasked reply", "repeated reply", "form of the model"),
+    *("no test rows", "unasked reply", "repeated reply", "form of the model"),
 }
 
 
@@ -125,7 +124,7 @@ BROKEN: dict[str, Any] = {
     "agreement": Weighted(lambda rows: np.resize([1.1, -0.9], len(rows))),
     "one client": Weighted(lambda rows: share(rows) / float(len(rows) > 1)),
     "zero update": DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 10),
-    "zero claim": MultiKrum(num_nodes_to_select=5),
+    "zero claim": Weighted(lambda rows: share(1 / rows)),
     "error reply": Weighted(lambda rows: share(rows) * (1 if len(rows) > 9 else -9)),
     "empty round": DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 10),
     "cap": replace(fedavg(), limits=(Cap(1.2), uncapped)),

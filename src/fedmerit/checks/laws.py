@@ -167,8 +167,8 @@ def _update(value: float) -> Callable[[Subject], str]:
 
 
 def _counts_as_none(reply: Mapping[str, Any] = EMPTY, **facts: Any) -> Callable[[Subject], str]:
-    """Make a test of a faulty reply: it must count as no reply, or as one with an honest number of rows."""
-    claims = (10, 5 * CLIENTS, 10 * CLIENTS)
+    """Make a test of a faulty reply: it must count as no reply, or as one with a possible number of rows above 0."""
+    claims = (1e-6, 10, 5 * CLIENTS, 10 * CLIENTS)
     return lambda subject: _same(
         _with(subject, reply=reply, **facts), _without(subject), *(_with(subject, samples=rows) for rows in claims)
     )
@@ -380,27 +380,27 @@ LAWS: Mapping[str, Law] = {
         _only_messages,
     ),
     "nan claim": Law(
-        "A claim of NaN rows counts as no reply, or as an honest claim.",
+        "A claim of NaN rows counts as no reply, or as a possible claim above 0.",
         "the model, from a client that divides by zero",
         _counts_as_none(samples=np.nan),
     ),
     "infinite claim": Law(
-        "A claim of infinitely many rows counts as no reply, or as an honest claim.",
+        "A claim of infinitely many rows counts as no reply, or as a possible claim above 0.",
         "the model, from a client that claims all weight",
         _counts_as_none(samples=np.inf),
     ),
     "negative claim": Law(
-        "A claim of fewer than 0 rows counts as no reply, or as an honest claim.",
+        "A claim of fewer than 0 rows counts as no reply, or as a possible claim above 0.",
         "honest clients, from one that is subtracted from the mean",
         _counts_as_none(samples=-50),
     ),
     "zero claim": Law(
-        "A claim of 0 rows counts as no reply, or as an honest claim.",
+        "A claim of 0 rows counts as no reply, or as a possible claim above 0.",
         "clients that have no rows in a round",
         _counts_as_none(samples=0),
     ),
     "missing claim": Law(
-        "A reply without the number of rows counts as no reply, or as an honest claim.",
+        "A reply without the number of rows counts as no reply, or as a possible claim above 0.",
         "the run, from one client that reports less than the others",
         _counts_as_none(samples=None),
     ),
@@ -413,6 +413,12 @@ LAWS: Mapping[str, Law] = {
         "A round in which all clients claim 0 rows neither ends the run nor makes the model NaN.",
         "the model, in a round in which no client found rows to train on",
         lambda subject: _fault(subject.run(_honest(subject), _honest(subject, 0))),
+    ),
+    "no test rows": Law(
+        "A round in which all clients test the model on 0 rows does not end the run.",
+        "the run, in a federation whose test rows are elsewhere",
+        lambda subject: _fault(subject.run(_honest(subject), test_rows=0)),
+        _only_messages,
     ),
     "error reply": Law(
         "A client that answers with an error does not end the run; the model moves with the others.",

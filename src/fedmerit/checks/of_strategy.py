@@ -51,10 +51,10 @@ class TestingGrid(InProcessGrid):
         return super().get_node_ids()
 
 
-def _test(message: Message, context: Context) -> Message:
+def _test(rows: int, message: Message, context: Context) -> Message:
     (received,) = message.content.array_records.values()
     accuracy, loss = accuracy_and_loss(to_vector(received))
-    metrics = MetricRecord({"num-examples": TEST_ROWS, "accuracy": accuracy, "loss": loss})
+    metrics = MetricRecord({"num-examples": rows, "accuracy": accuracy, "loss": loss})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
@@ -89,10 +89,11 @@ def _run(
     metrics: Mapping[str, Any],
     *rounds: Round,
     mixed: bool = False,
-    resume: bool = False,
+    test_rows: int | None = None,
 ) -> Outcome:
+    """Run the rounds; with `test_rows`, the nodes also test the model after each, and report this number of rows."""
     strategy, arrays, error, app = make(), _record(_named(MODEL, mixed)), "", ClientApp()
-    app.evaluate()(_test)
+    app.evaluate()(partial(_test, TEST_ROWS if test_rows is None else test_rows))
     with quiet():
         for number, replies in enumerate(rounds, 1):
             grid = TestingGrid(app, CLIENTS)
@@ -104,6 +105,9 @@ def _run(
             answers = [] if replies is None else _answers(messages, replies, metrics, key)
             try:
                 arrays = strategy.aggregate_train(number, answers)[0] or arrays
+                if test_rows is not None:
+                    tests = strategy.configure_evaluate(number, arrays, ConfigRecord(), grid)
+                    strategy.aggregate_evaluate(number, grid.send_and_receive(tests))
             except Exception as raised:  # whatever a strategy raises ends the run
                 error = error or f"{type(raised).__name__}: {raised}"
     after = {name: array.numpy() for name, array in arrays.items()}

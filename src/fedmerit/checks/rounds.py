@@ -83,8 +83,8 @@ class Outcome(NamedTuple):
 class Subject(NamedTuple):
     """A weighting under test.
 
-    run      runs some rounds from the beginning. With `mixed`, the model of a strategy has arrays of three dtypes; with
-             `resume`, the state of a recipe is written and read after each round
+    run      runs some rounds from the beginning. Options of strategies: with `mixed`, the model has arrays of three
+             dtypes, and with `test_rows`, clients test it; of recipes: with `resume`, the state is written and read
     recipe   the recipe, if there is one
     """
 
