@@ -155,9 +155,9 @@ def _with(subject: Subject, updates: Any = HONEST, reply: Mapping[str, Any] = EM
     return subject.run({**round_, LAST: round_[LAST]._replace(facts=reported, **reply)})
 
 
-def _without(subject: Subject) -> Outcome:
-    """Run an honest round in which the last client answers with an error."""
-    return subject.run({client: reply for client, reply in replies_of(subject).items() if client != LAST})
+def _without(subject: Subject, absent: int = LAST) -> Outcome:
+    """Run an honest round in which one client answers with an error."""
+    return subject.run({client: reply for client, reply in replies_of(subject).items() if client != absent})
 
 
 def _update(value: float) -> Callable[[Subject], str]:
@@ -194,12 +194,6 @@ def _equal_clients(subject: Subject) -> str:
     outcome = subject.run({client: Reply(BY_AXIS[client], facts) for client in range(CLIENTS)})
     low, high = _weights(outcome).min(), _weights(outcome).max()
     return _fault(outcome) or ("" if high - low < READING else f"their weights are from {low:.3g} to {high:.3g}")
-
-
-def _split_client(subject: Subject) -> str:
-    whole, half = _honest(subject), _honest(subject, 0.5)[LAST]
-    split = {**whole, 0: half, LAST: half}
-    return _same(subject.run(split), subject.run({client: whole[client] for client in range(1, CLIENTS)}))
 
 
 def _weights_of_a_mean(subject: Subject) -> str:
@@ -252,11 +246,6 @@ def _monotone(subject: Subject) -> str:
         seen.append((weights.raw[-1, 0] if weights else factor, float(_weights(outcome)[LAST])))
     falls = -min(np.diff([weight for _, weight in sorted(seen)]))
     return "" if falls <= ROUNDING else f"a better value costs {falls:.3g} of the weight"
-
-
-def _resume(subject: Subject) -> str:
-    rounds = _honest(subject), {client: _honest(subject)[client] for client in range(0, CLIENTS, 2)}, _honest(subject)
-    return _same(subject.run(*rounds, resume=True), subject.run(*rounds), within=0)
 
 
 def _elsewhere(subject: Subject) -> Outcome:
@@ -323,7 +312,10 @@ LAWS: Mapping[str, Law] = {
     "split client": Law(
         "A client that registers as two, with half of the rows each and the same update, gains and loses nothing.",
         "all clients, from one that registers twice to count more",
-        _split_client,
+        lambda subject: _same(
+            subject.run({**_honest(subject), 0: _honest(subject, 0.5)[LAST], LAST: _honest(subject, 0.5)[LAST]}),
+            _without(subject, 0),
+        ),
     ),
     "weights of a mean": Law(
         "Weights are at least 0 and sum to 1.",
@@ -469,7 +461,11 @@ LAWS: Mapping[str, Law] = {
     "resume": Law(
         "A state that is written and read after each round gives the same bits as one that stays in memory.",
         "long runs, which are stopped and resumed",
-        _resume,
+        lambda subject: _same(
+            subject.run(_honest(subject), {4: _honest(subject)[4]}, _honest(subject), resume=True),
+            subject.run(_honest(subject), {4: _honest(subject)[4]}, _honest(subject)),
+            within=0,
+        ),
         lambda subject: "Flower has no interface for a strategy's state" if subject.on_flower else "",
     ),
     "same on flower": Law(

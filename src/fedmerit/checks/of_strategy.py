@@ -58,9 +58,10 @@ def _test(rows: int, message: Message, context: Context) -> Message:
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
-def strategy_subject(weighting: Strategy | Callable[[], Strategy], metrics: Mapping[str, Any]) -> Subject:
+def strategy_subject(weighting: Any, metrics: Mapping[str, Any]) -> Subject:
     """Put a strategy under test; every run starts with a copy of it, or with what the function makes."""
-    make = partial(copy_of, weighting) if isinstance(weighting, Strategy) else weighting
+    is_made = hasattr(weighting, "aggregate_train") and not isinstance(weighting, type)
+    make: Callable[[], Strategy] = partial(copy_of, weighting) if is_made else weighting
     recipe = getattr(make(), "recipe", None)
     return Subject(partial(_run, make, metrics), recipe if isinstance(recipe, Recipe) else None, on_flower=True)
 

@@ -10,7 +10,7 @@ import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,16 +126,12 @@ def accuracy_and_loss(model: Model) -> tuple[float, float]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the logs and warnings of runs that are meant to go wrong."""
-    gc.freeze()  # some strategies of Flower collect garbage for each reply, which is slow if a program has many objects
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        level = logging.root.manager.disable
+    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"), ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        stack.callback(gc.unfreeze)
         logging.disable()
-        try:
-            yield
-        finally:
-            logging.disable(level)
-            gc.unfreeze()
+        gc.freeze()  # some strategies of Flower collect garbage for each reply, which is slow with many objects
+        yield
 
 
 @dataclass(frozen=True)
