@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import random
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -182,6 +183,7 @@ WHY: Mapping[str, str] = {
 def run(snippet: str) -> str:
     """What a snippet prints, or the error that ends it."""
     printed = io.StringIO()
+    random.seed(1)  # Flower asks nodes in random order
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

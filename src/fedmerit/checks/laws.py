@@ -197,9 +197,10 @@ def _equal_clients(subject: Subject) -> str:
 
 
 def _weights_of_a_mean(subject: Subject) -> str:
-    weights = _weights(subject.run(replies_of(subject, BY_AXIS)))
-    correct = weights.min() > -READING and abs(weights.sum() - 1) < READING
-    return "" if correct else f"the smallest weight is {weights.min():.3g}, the sum is {weights.sum():.3g}"
+    outcome = subject.run(replies_of(subject, BY_AXIS))
+    low, total = _weights(outcome).min(), _weights(outcome).sum()
+    text = "" if low > -READING and abs(total - 1) < READING else f"the smallest is {low:.3g}, the sum is {total:.3g}"
+    return _fault(outcome) or text
 
 
 def _not_a_mean(subject: Subject) -> str:
@@ -212,8 +213,10 @@ def _form(subject: Subject) -> str:
     outcome = subject.run(replies_of(subject), mixed=True)
     flower = {"layer.weight": ((2, CLIENTS), "float32"), "layer.bias": ((2,), "float64"), "steps": ((), "int64")}
     before = flower if subject.on_flower else {"model": (MODEL.shape, "float32")}
-    changed = [f"{name} {now} was {before.get(name)}" for name, now in outcome.form.items() if now != before.get(name)]
-    return _fault(outcome) or "; ".join(changed)
+    forms = {name: (before.get(name), outcome.form.get(name)) for name in {**before, **outcome.form}}
+    return _fault(outcome) or "; ".join(
+        f"{name}: {old} becomes {new}" for name, (old, new) in forms.items() if old != new
+    )
 
 
 def _bounded_claim(subject: Subject) -> str:
@@ -228,8 +231,10 @@ def _caps(subject: Subject) -> list[float]:
 
 
 def _cap(subject: Subject) -> str:
-    most = _weights(_with(subject, samples=10_000 * CLIENTS)).max() * CLIENTS
-    return "" if most <= min(_caps(subject)) + READING else f"a client gets {most:.3g} times the equal share"
+    outcome = _with(subject, samples=10_000 * CLIENTS)
+    most = _weights(outcome).max() * CLIENTS
+    text = "" if most <= min(_caps(subject)) + READING else f"a client gets {most:.3g} times the equal share"
+    return _fault(outcome) or text
 
 
 def _first_facts(subject: Subject) -> list[str]:
@@ -242,6 +247,8 @@ def _monotone(subject: Subject) -> str:
     facts, seen = replies_of(subject)[LAST].facts, list[tuple[float, float]]()
     for factor in (0.25, 0.5, 1.0):
         outcome = _with(subject, BY_AXIS, **{name: factor * facts[name] for name in _first_facts(subject)})
+        if fault := _fault(outcome):
+            return fault
         weights = outcome.record.weights if outcome.record else None
         seen.append((weights.raw[-1, 0] if weights else factor, float(_weights(outcome)[LAST])))
     falls = -min(np.diff([weight for _, weight in sorted(seen)]))
