@@ -22,6 +22,7 @@ from fedmerit.checks.rounds import (
     Round,
     Subject,
     accuracy_and_loss,
+    outcome_of,
     predict,
     quiet,
 )
@@ -93,7 +94,8 @@ def _run(
     test_rows: int | None = None,
 ) -> Outcome:
     """Run the rounds; with `test_rows`, the nodes also test the model after each, and report this number of rows."""
-    strategy, arrays, error, app = make(), _record(_named(MODEL, mixed)), "", ClientApp()
+    strategy, arrays, app = make(), _record(_named(MODEL, mixed)), ClientApp()
+    raised: Exception | None = None
     app.evaluate()(partial(_test, TEST_ROWS if test_rows is None else test_rows))
     with quiet():
         for number, replies in enumerate(rounds, 1):
@@ -109,13 +111,13 @@ def _run(
                 if test_rows is not None:
                     tests = strategy.configure_evaluate(number, arrays, ConfigRecord(), grid)
                     strategy.aggregate_evaluate(number, grid.send_and_receive(tests))
-            except Exception as raised:  # whatever a strategy raises ends the run
-                error = error or f"{type(raised).__name__}: {raised}"
+            except Exception as error:  # whatever a strategy raises ends the run
+                raised = raised or error
     after = {name: array.numpy() for name, array in arrays.items()}
     model = np.concatenate([np.ravel(one) for name, one in after.items() if name != COUNTER])
     form = {name: (one.shape, one.dtype.name) for name, one in after.items()}
     record = strategy.records[-1] if isinstance(strategy, Merit) and strategy.records else None
-    return Outcome(model.astype(np.float64), form, record, error)
+    return outcome_of(model, form, record, raised)
 
 
 def _answers(

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.facts import SAMPLES, find_fact
@@ -61,6 +62,7 @@ class Reply(NamedTuple):
     twice: bool = False
 
 
+Form = Mapping[str, tuple[tuple[int, ...], str]]
 Round = Mapping[ClientId, Reply] | None
 """The replies of a round: a missing client answers with an error; None: no answer arrives at all."""
 
@@ -71,13 +73,23 @@ class Outcome(NamedTuple):
     model    the next model; with personal models, the first model and the weighted means of the first client's group
     form     names, shapes and dtypes of its arrays
     record   of the last round, if the weighting keeps records
-    error    what ended the run
+    error    what ended the run, or what is wrong with the model, which then is the first one
     """
 
     model: Vector
-    form: Mapping[str, tuple[tuple[int, ...], str]] = EMPTY
+    form: Form = EMPTY
     record: Record | None = None
     error: str = ""
+
+
+def outcome_of(
+    model: NDArray[Any], form: Form = EMPTY, record: Record | None = None, raised: Exception | None = None
+) -> Outcome:
+    """Make the outcome of a run; an exception, another length and numbers that are not finite are errors."""
+    ended = f"the run ends with {type(raised).__name__}: {raised}"[:200] if raised else ""
+    length = "" if len(model) == LENGTH else f"the next model has {len(model)} values, not {LENGTH}"
+    error = ended or length or ("" if np.isfinite(model).all() else "the next model has NaN or infinity")
+    return Outcome((MODEL if error else model).astype(np.float64), form, record, error)
 
 
 class Subject(NamedTuple):
@@ -189,6 +201,6 @@ def _run(recipe: Recipe, is_personal: bool, *rounds: Round, mixed: bool = False,
                     model, own, _ = read_checkpoint(Path(folder), state.history.rounds) or (MODEL, {}, 0)
                     state = replace(state, model=model, own=own)
         except Exception as error:  # whatever a recipe raises ends its run
-            return Outcome(MODEL.astype(np.float64), error=f"{type(error).__name__}: {error}")
+            return outcome_of(MODEL, raised=error)
     form = {"model": (state.model.shape, state.model.dtype.name)}
-    return Outcome(means if is_personal else state.model.astype(np.float64), form, record)
+    return outcome_of(means if is_personal else state.model, form, record)
