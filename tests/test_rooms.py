@@ -21,6 +21,7 @@ ROOMS = (
     "fleet",
     "engine",
     "flower",
+    "checks",
     "study",
     "report",
     "cli",

@@ -264,6 +264,7 @@ ROOMS = (
     ("fleet", "clients on this machine"),
     ("engine", "runs: start, stop, resume"),
     ("flower", "the same on Flower"),
+    ("checks", "laws of weightings"),
     ("study", "rows x seeds, statistics"),
     ("report", "pages, reasons"),
     ("cli", "parse, call, print"),
@@ -272,13 +273,13 @@ ROOMS = (
 
 def rooms_picture() -> Picture:
     """The rooms as stairs: each imports only what lies below."""
-    about = "Twelve rooms as stairs. Each imports only rooms below it: " + " < ".join(name for name, _ in ROOMS) + "."
-    picture = Picture(900, 480, "The import order", about)
+    about = "Thirteen rooms as stairs. Each imports only rooms below it: " + " < ".join(name for name, _ in ROOMS) + "."
+    picture = Picture(900, 510, "The import order", about)
     for place, (name, what) in enumerate(ROOMS):
-        y = 436 - 33 * place
+        y = 464 - 33 * place
         picture.labelled(30 + 26 * place, y, 90, 27, name)
         picture.text(132 + 26 * place, y + 18, what, "small dim")
-    picture.arrow((850, 440), (850, 40))
+    picture.arrow((850, 470), (850, 40))
     picture.text(838, 240, "imports only what is below", "small dim end")
     return picture
 

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedmerit.checks.laws import LawResult as LawResult, check_weighting as check_weighting
     from fedmerit.config.schema import load_config as load_config
     from fedmerit.core.collect.collect import InTime as InTime, Poisson as Poisson, Uniform as Uniform
     from fedmerit.core.collect.memory import LastAnswers as LastAnswers
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from fedmerit.tasks.registry import Task as Task, TaskSpec as TaskSpec, load_task as load_task
 
 _ROOMS = {
+    "checks.laws": ("LawResult", "check_weighting"),
     "config.schema": ("load_config",),
     "core.collect.collect": ("InTime", "Poisson", "Uniform"),
     "core.collect.memory": ("LastAnswers",),

@@ -32,7 +32,8 @@ Import these names with `from fedmerit import ...`. Every example on this page i
 listed here may move between versions. This page is written by `python tools/site/api.py`.
 """
 GROUPS: Mapping[str, str] = {
-    "Weigh, run, compare": "federate load_task weigh compare Run Study run_config load_config resume run_on",
+    "Weigh, run, compare": "federate load_task weigh compare check_weighting LawResult Run Study run_config "
+    "load_config resume run_on",
     "Data and learners": "Task TaskSpec Federation Split Samples Learner TorchLearner Fleet",
     "Recipes": "fedavg last_answers prioritized device_aware adaptive robust private m2f fedval qffl agnostic "
     "cosine_rewards "
