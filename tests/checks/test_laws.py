@@ -39,6 +39,7 @@ FAILED_BY: dict[str, set[str]] = {
     "agnostic": SPLIT | {"bounded influence"},
     "cosine_rewards": SPLIT | BY_ROWS,
     **dict.fromkeys(("fedval", "qffl", "robust"), SPLIT),
+    "discounted": SPLIT,
     "m2f": set(),
     "robust_server": set(),
 }

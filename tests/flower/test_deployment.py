@@ -37,7 +37,7 @@ def settings(rounds: int) -> Config:
         "search": {"tolerance": 0.0},
     }
     recipe |= {"limits": [{"name": "cap", "times": 2.0}]}
-    recipe |= {"stages": [{"name": "claims", "k": 2.0}, {"name": "clip", "norm": "median"}]}
+    recipe |= {"stages": [{"name": "claims", "k": 2.0}, {"name": "clip"}]}
     run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds}  # an exchange takes seconds
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +36,9 @@ class Small(SoftmaxLearner):
 
 
 def load(config: TaskConfig, seed: int) -> Federation:
-    """Random rows; each loading is noted in the file of the environment variable LOADED, if there is one."""
-    if path := os.environ.get("LOADED"):
-        with Path(path).open("a") as file:
+    """Random rows; each loading is noted in the file that `task.attribute` names, if there is one."""
+    if config.attribute:
+        with Path(config.attribute).open("a") as file:
             file.write(f"{seed}\n")
     sizes = np.random.default_rng(seed).integers(4, 40, CLIENTS).tolist()
     splits = [random_split(sizes, seed), random_split([9] * CLIENTS, 1000), random_split([5] * CLIENTS, seed + 2000)]

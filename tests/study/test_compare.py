@@ -43,10 +43,10 @@ def samples(ledger: Ledger) -> dict[int, float]:
     return {client.id: client.facts["samples"] for index in range(1, 7) for client in ledger.weights(index)}
 
 
-def test_the_data_of_a_seed_is_loaded_once_for_all_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_data_of_a_seed_is_loaded_once_for_all_its_rows(tmp_path: Path):
     """Rows that train otherwise included, and the test rows that each final model is asked about."""
-    monkeypatch.setenv("LOADED", str(tmp_path / "loaded"))
-    compare(small_plan(base=BASE, row=ROWS[:3]), tmp_path / "study", jobs=1)
+    base = BASE | {"task": BASE["task"] | {"attribute": str(tmp_path / "loaded")}}
+    compare(small_plan(base=base, row=ROWS[:3]), tmp_path / "study", jobs=1)
     assert (tmp_path / "loaded").read_text().split() == ["3", "4"]
 
 

@@ -111,15 +111,14 @@ def part_text(text: str) -> str:
 def judged_by(text: str | None) -> str:
     """Measure by which a recipe's search (stored as JSON) judges candidates: `accuracy` or `loss`.
 
-    >>> judged_by('{"is": "Recipe", "search": {"is": "StepSearch", "by": "loss"}}')
+    >>> judged_by('{"is": "Recipe", "search": {"is": "StepSearch"}}')
     'loss'
     """
     try:
         search = json.loads(text or "{}").get("search")
     except (ValueError, AttributeError):
         search = None
-    by = search.get("by") if isinstance(search, dict) else None
-    return "loss" if by == "loss" else "accuracy"
+    return "loss" if isinstance(search, dict) and search.get(KIND) == "StepSearch" else "accuracy"
 
 
 def _plain(value: Any) -> Any:

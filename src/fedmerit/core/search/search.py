@@ -33,7 +33,7 @@ MOST_CRITERIA = 6
 SEARCH_WHY = {
     "shared model": "a search tests models on all clients, but here each client has its own; use the fixed search",
     "validation rows": 'set task.validation = 0.1, or search.adjust_on = "test" to choose on test rows as the paper',
-    "losses": 'set search.by = "accuracy"',
+    "losses": "add a method `predict_proba` to the learner, or use the fixed search",
     "accounted": "clients' answers have no noise; use the fixed search",
     "plain step": "the search replaces the recipe's server step; remove one of the two",
 }
