@@ -22,7 +22,7 @@ TRUTH_SEEDS = (1, 2, 3, 4)
 """Seeds 1 and 2 are judged on the first half of the held-out rows, 3 and 4 on the second: two independent truths."""
 SEARCH_SEEDS, FINAL_SEEDS = (1, 2), (11, 12, 13, 14)
 """The best weighting is searched on the first half, and all weightings are compared on the second under new seeds."""
-BEST, NULL = "best constant", "FedAvg, other seeds (null)"
+BEST, NULL, ORACLE = "best constant", "FedAvg, other seeds (null)", "true value"
 Key = tuple[str, str, int, int]
 """Task, kind, clients, split."""
 STEP = 0.1
@@ -136,16 +136,22 @@ def measure_cell(cell: Cell, methods: dict[str, Method], *, regret: bool = True,
     result["slopes"] = slopes(cell)
     constant = {name: one["weights"] for name, one in found.items() if _is_constant(cell, methods[name])}
     best = search(cell, np.array(list(constant.values())))
+    constant[ORACLE] = oracle(known)
     for seed in FINAL_SEEDS:
         models = train_weightings(cell.task, np.vstack([*constant.values(), best]), ROUNDS, seed)
         for name, model in zip([*constant, BEST], models, strict=True):
-            _judge(cell, found.setdefault(name, {"weights": best}), model)
+            _judge(cell, found.setdefault(name, {"weights": constant.get(name, best)}), model)
         for name in found:
             if name not in constant and name not in (BEST, NULL):
                 _judge(cell, found[name], final_models(cell, methods[name].weighting(cell), seed)[0])
         again = train_weightings(cell.task, cell.shares[np.newaxis], ROUNDS, seed + 10)
         _judge(cell, found.setdefault(NULL, {"weights": cell.shares}), again[0])
     return result
+
+
+def oracle(known: dict[str, Any]) -> Array:
+    """Weights in proportion to the true values, of the seeds that were judged on the first half."""
+    return positive(known["shapley_accuracy"][:2].mean(axis=0))
 
 
 def _is_constant(cell: Cell, method: Method) -> bool:

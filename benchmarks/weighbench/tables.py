@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.weighbench.cells import HONEST, make_cell
-from benchmarks.weighbench.measure import BEST, FINAL_SEEDS, NULL, TRUTH_SEEDS
+from benchmarks.weighbench.measure import BEST, FINAL_SEEDS, NULL, ORACLE, TRUTH_SEEDS
 from benchmarks.weighbench.methods import all_methods
 
 FEDAVG = "rows (FedAvg)"
@@ -83,7 +83,7 @@ def worth_table(cells: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]
 def weight_table(cells: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """What each weighting costs or gains, in points of accuracy on rows and seeds that no search saw."""
     lines = []
-    for name in (*all_methods(), BEST, NULL):
+    for name in (*all_methods(), ORACLE, BEST, NULL):
         having = [cell for cell in cells if "accuracy" in cell["methods"].get(name, {})]
         honest = [cell for cell in having if cell["kind"] in HONEST]
         regrets = [_points(cell, BEST, name) for cell in honest]
@@ -174,7 +174,10 @@ def print_tables(out: Path) -> None:
 
 
 def write_csv(out: Path, folder: Path) -> None:
-    """Write the truth and what methods said of it, a line per client, with seeds and a hash of the cell's rows."""
+    """Write the truth, a line per client with a hash of the cell's rows, and the methods, a line per cell and method.
+
+    Worth and weights of a method are numbers in the order of the clients, separated by blanks.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (
         (folder / "truth.csv").open("w", newline="", encoding="utf-8") as truth_file,
@@ -184,7 +187,7 @@ def write_csv(out: Path, folder: Path) -> None:
         key = ["task", "kind", "clients", "split"]
         seeds = [f"shapley_accuracy_seed{seed}" for seed in TRUTH_SEEDS]
         truth.writerow([*key, "client", "rows", "bad", *seeds, "shapley_loss", "banzhaf_accuracy", "sha256"])
-        methods.writerow([*key, "method", "client", "worth", "weight", *(f"accuracy_seed{s}" for s in FINAL_SEEDS)])
+        methods.writerow([*key, "method", "worth", "weights", *(f"accuracy_seed{seed}" for seed in FINAL_SEEDS)])
         for cell in load(out):
             place = [cell[name] for name in key]
             values = {name: np.array(cell["truth"][name]) for name in cell["truth"] if name != "seconds"}
@@ -194,10 +197,8 @@ def write_csv(out: Path, folder: Path) -> None:
                 means = [f"{values[name][:, client].mean():.5f}" for name in ("shapley_loss", "banzhaf_accuracy")]
                 truth.writerow([*place, client, int(rows), bad, *by_seed, *means, digest])
             for name, found in cell["methods"].items():
-                judged = [f"{value:.4f}" for value in found.get("accuracy", [])]
-                for client, weight in enumerate(found["weights"]):
-                    worth = f"{found['worth'][client]:.5g}" if "worth" in found else ""
-                    methods.writerow([*place, name, client, worth, f"{weight:.5f}", *(judged if client == 0 else [])])
+                worth, weights = (" ".join(f"{one:.4g}" for one in found.get(of, ())) for of in ("worth", "weights"))
+                methods.writerow([*place, name, worth, weights, *(f"{one:.4f}" for one in found.get("accuracy", ()))])
 
 
 def rows_hash(cell: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from fedmerit.study.coalitions import (
     coalitions_of,
     measure_models,
     train_coalitions,
+    train_weightings,
     value_coalitions,
 )
 from fedmerit.tasks.registry import Task
@@ -40,6 +41,13 @@ def test_coalitions_trained_together_equal_separate_runs(model: str) -> None:
         ids = tuple(map(int, np.flatnonzero(members[place])))
         alone = federate(task, fedavg(), rounds=3, seed=5, selection=Members(ids)).model
         assert np.abs(alone - models[place]).max() < 1e-6
+
+
+def test_a_client_without_weight_is_left_out() -> None:
+    task = load_task("digits", clients=3, seed=1, train={"lr": 0.3})
+    alone = federate(task, fedavg(), rounds=2, seed=5, selection=Members((1,))).model
+    (found,) = train_weightings(task, np.array([[0.0, 1.0, 0.0]]), rounds=2, seed=5)
+    assert np.abs(found - alone).max() < 1e-6
 
 
 def test_other_recipes_train_one_coalition_after_the_other() -> None:
@@ -135,7 +143,7 @@ def test_the_command_prints_values_that_add_up(tmp_path: Path) -> None:
     path.write_text('[task]\nclients = 4\n[run]\nrounds = 2\naudit = ["worst_recall"]\n', encoding="utf-8")
     result = CliRunner().invoke(app, ["compare", str(path), "--coalitions", "--seeds", "1", "--json"])
     assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
+    found = json.loads(result.stdout)
     assert set(found["measures"]) == {"accuracy", "log_loss", "worst_group:client", "worst_recall"}
     for measured in found["measures"].values():
         assert sum(measured["shapley"].values()) == pytest.approx(measured["all"] - measured["nobody"])

@@ -186,7 +186,11 @@ def recipe_subject(recipe: Recipe) -> Subject:
 
 
 def _run(recipe: Recipe, is_personal: bool, *rounds: Round, mixed: bool = False, resume: bool = False) -> Outcome:
-    clients, means, server = cast(Clients, ScriptedClients(rounds)), MODEL.astype(np.float64), np.full_like(MODEL, HONEST.mean())
+    clients, means, server = (
+        cast(Clients, ScriptedClients(rounds)),
+        MODEL.astype(np.float64),
+        np.full_like(MODEL, HONEST.mean()),
+    )
     names = tuple(f"client {client}" for client in range(CLIENTS))
     host = Host(clients, names, WORDS, predict=predict, train=lambda start, seed: start + server,
                 first_model=lambda seed: MODEL - 1, lr=0.1)  # fmt: skip

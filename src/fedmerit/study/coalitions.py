@@ -162,6 +162,8 @@ def train_weightings(task: Task, weights: NDArray[np.float64], rounds: int, seed
         assert isinstance(learner, SharedRowsLearner)  # see `trains_together`
         for client in range(weights.shape[1]):
             inside, rows = np.flatnonzero(weights[:, client]), task.federation.samples(client)
+            if not (len(inside) and len(rows)):
+                continue
             trained = learner.train_each(models[inside], rows, train_seed(seed, index, client))
             updates[inside] += weights[inside, client, np.newaxis] * (trained - models[inside])
         models = (models + updates).astype(np.float32)
