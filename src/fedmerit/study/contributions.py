@@ -16,7 +16,7 @@ from fedmerit.errors import DataError
 from fedmerit.store.ledger import Ledger, WeightColumns
 from fedmerit.study.text_table import TextTable
 
-RULE = "contribution: gain of the model on the server's rows by a client's updates, summed over rounds; negative: loss"
+RULE = "contribution: what a client's updates added by this method, summed over rounds; negative: they did harm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def contributions_dict(ledger: Ledger) -> dict[str, Any]:
     names, accounts = ledger.names(), contributions_of(ledger)
     if not accounts:
         raise DataError(
-            "this run did not measure contributions; run it with recipe.stages = ['contribution:shapley'] and "
-            "task.server = 200, or with ['contribution:cosine'], which needs no server rows"
+            "this run did not measure contributions; run it with recipe.stages = ['contribution:early-server'] and "
+            "task.server = 200, or with ['contribution:early'], which needs no server rows"
         )
     return {
         "rule": RULE,
