@@ -36,6 +36,8 @@ PANELS = {
     "Set up": ("list", "doctor", "flower"),
 }
 """The commands as `--help` groups them, in its order."""
+READING = (*PANELS["Understand"], *PANELS["Use"])
+"""Commands that read folders: inside them, no code that a folder names is imported without --trust."""
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 FORMER = {
@@ -133,6 +135,7 @@ def complete_names(module: str, table: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in getattr(import_module(module), table) if name.startswith(incomplete)]
 
 
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python parts that the run folder names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Overrides = Annotated[
@@ -193,6 +196,7 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -205,6 +209,10 @@ def _root(
         ),
     ] = None,
 ) -> None:
+    if context.invoked_subcommand in READING:
+        from fedmerit.config.trust import only_trusted_parts
+
+        context.with_resource(only_trusted_parts())
     if log_format or os.environ.get("FEDMERIT_LOG"):
         from fedmerit.engine.logs import VARIABLE, start_logs
 

@@ -14,6 +14,7 @@ from fedmerit.cli.app import (
     Json,
     Logs,
     Overrides,
+    Trust,
     app,
     complete_keys,
     complete_values,
@@ -213,6 +214,7 @@ def export(
     ] = None,
     onnx: Annotated[Path | None, typer.Option(help="A new file for the model as ONNX.", show_default=False)] = None,
     force: Force = False,
+    trust: Trust = False,
 ) -> None:
     """Write tables, figures, metrics or the model to files.
 
@@ -243,7 +245,7 @@ def export(
     check_run(folder)
     if onnx is not None:
         with notes_printed():
-            Run.load(folder).write_onnx(onnx, force=force)
+            Run.load(folder, trust=trust).write_onnx(onnx, force=force)
         out_console.print(f"ONNX: {onnx}", markup=False)
     elif card is not None:
         run = Run.load(folder)

@@ -14,6 +14,7 @@ from typing import Any
 
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
+from fedmerit.config.trust import only_trusted_parts
 from fedmerit.core.learner import Learner, NamedLearner
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.models.clusters import ClusterModels
@@ -45,6 +46,7 @@ class Run:
     learner  trains and predicts; None for a run from a configuration, which names it
     folder   the run folder; None for a run in memory
     encoder  converts table rows to inputs; None for a run without a table
+    trust    import the Python parts that the folder names, also those that this machine has not run before
 
     `federate`, `run_config` and `Run.load` return it.
 
@@ -59,17 +61,21 @@ class Run:
     learner: Learner | None = None
     folder: Path | None = None
     encoder: Encoder | None = None
+    trust: bool = False
 
     @classmethod
-    def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
-        """Load a run from its folder; `learner` is needed for runs of `federate`, which have no configuration."""
+    def load(cls, folder: Path | str, learner: Learner | None = None, *, trust: bool = False) -> Run:
+        """Load a run from its folder; `learner` is needed for runs of `federate`, which have no configuration.
+
+        With `trust`, code that the folder names is imported, also if this machine has not run it before.
+        """
         ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
         if model is None:
             raise FolderError(
                 f"{folder} has no finished run: its {MODEL} is missing or damaged; resume the run with "
                 f"`fedmerit run --resume {folder}`, or check it with `fedmerit verify {folder}`"
             )
-        return cls(ledger, model[0], learner, Path(folder))
+        return cls(ledger, model[0], learner, Path(folder), trust=trust)
 
     def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
         """The final model for torch's `module.load_state_dict`; with `client`, that client's personal model.
@@ -135,7 +141,8 @@ class Run:
         encoder = self._encoder()
         if x is None and encoder is None:
             config = _config(self.ledger, "example rows; give some: run.write_onnx(path, x)")
-            x = make_task(config).federation.train.x[:16]
+            with only_trusted_parts(self.trust):
+                x = make_task(config).federation.train.x[:16]
         if encoder is not None and self.ledger.rounds()[-1]["epsilon"] is not None:
             text = f"{path} contains medians and scales of clients, which epsilon does not cover; do not publish it"
             warnings.warn(text, NoteWarning, stacklevel=2)
@@ -148,7 +155,8 @@ class Run:
         if self.learner is not None:
             return self.learner
         config = _config(self.ledger, "its learner; give it: Run.load(folder, learner=...)")
-        return make_learner(config.task, config.train, self._encoder())
+        with only_trusted_parts(self.trust):
+            return make_learner(config.task, config.train, self._encoder())
 
     def _encoder(self) -> Encoder | None:
         return self.encoder or read_encoder(self.folder, self.ledger)

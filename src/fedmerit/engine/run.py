@@ -203,7 +203,7 @@ def resume(
         remove_checkpoints(folder)  # the run may have been killed before it removed them
         if not (folder / SUMS).exists():
             write_sums(folder)
-        return Run.load(folder)
+        return Run.load(folder, trust=True)
     task = on_devices(load(config), config.run)
     check_device(folder, device_of(task.learner))
     return _run_locally(folder, config, task, on_record, log)
@@ -221,7 +221,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
         write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory
         _run_into(folder, config, fleet, [on_record] if on_record else [], log)
-    return Run.load(folder)
+    return Run.load(folder, trust=True)
 
 
 def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord], log: Sequence[str]) -> None:
@@ -274,7 +274,7 @@ def run_on(
         with held(folder), resumable(folder, "start again"):
             logs = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
             _run_into(folder, config, fleet, [*logs, *([on_record] if on_record else [])], log)
-    return Run.load(folder)
+    return Run.load(folder, trust=True)
 
 
 def on_devices(task: Task, settings: RunConfig) -> Task:

@@ -20,6 +20,7 @@ from uuid import uuid4
 from fedmerit.config.own import own_sources
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
+from fedmerit.config.trust import record_sources
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import recipe_name
@@ -195,6 +196,7 @@ def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) ->
 def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
     """The origin of a run, for its ledger: versions, recipe, sources of user-defined parts."""
     own = own_sources(recipe, _names_in(config) if config else ())
+    record_sources(own)
     chosen = {KERNELS: kernels()} if config or "torch" in sys.modules else {}
     return environment() | chosen | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
 
