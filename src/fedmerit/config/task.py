@@ -78,6 +78,8 @@ class NodesConfig(Section):
     def _agrees(self) -> Self:
         if len(set(self.names)) != len(self.names):
             raise ValueError("names must differ from each other; rename one of the nodes")
+        if not all(name.strip() for name in self.names):
+            raise ValueError(f"names must not be empty (got {list(self.names)!r:.80}); name each node")
         if bool(self.columns) == bool(self.shape):
             raise ValueError("give either columns, for tables, or shape, for arrays")
         for name, words in {"classes": self.classes, **self.columns}.items():

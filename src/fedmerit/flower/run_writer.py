@@ -58,6 +58,8 @@ class RunWriter:
             )
         if len(set(given)) != len(given):
             raise ConfigError(f"names of nodes must differ (got {given!r:.80}); rename one")
+        if not all(name.strip() for name in given):
+            raise ConfigError(f"names of nodes must not be empty (got {given!r:.80}); name each node")
         self._out, self._lock = out, ExitStack()
         self._clients: dict[int, ClientId] = {}
         self.state: State | None = None
