@@ -22,7 +22,7 @@ from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
-from fedmerit.errors import ConfigError, NoteWarning, RunStopped, UserError
+from fedmerit.errors import ConfigError, FedmeritError, FolderError, NoteWarning, RunStopped, UserError
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ PANELS = {
     "Set up": ("list", "doctor", "flower"),
 }
 """The commands as `--help` groups them, in its order."""
-READING = (*PANELS["Understand"], *PANELS["Use"])
-"""Commands that read folders: inside them, no code that a folder names is imported without --trust."""
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 FORMER = {
@@ -79,6 +77,34 @@ class Grouped(TyperGroup):
         if isinstance(command, TyperCommand | TyperGroup):
             command.rich_help_panel = _PANEL_OF[cmd_name]
         return command
+
+
+class Reading(TyperCommand):
+    """A command that reads run folders: it imports no code that they name, and reports their damage as such."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an exception inside it is damage where `verify` finds any."""
+        from fedmerit.config.trust import only_trusted_parts
+
+        try:
+            with only_trusted_parts():
+                return super().invoke(ctx)
+        except (FedmeritError, click.exceptions.Exit, click.ClickException, click.Abort, BrokenPipeError):
+            raise
+        except Exception:
+            for folder in ctx.params.get("folders") or [ctx.params["folder"]]:
+                _check_damage(Path(folder))
+            raise
+
+
+def _check_damage(folder: Path) -> None:
+    """Raise a FolderError that names the first fault of a folder, or of a run in a study."""
+    from fedmerit.store.run_folder import LEDGER
+    from fedmerit.store.verify import verify_run
+
+    for ledger in sorted(folder.rglob(LEDGER)):
+        for name, fault in sorted(verify_run(ledger.parent).faults.items()):
+            raise FolderError(f"{ledger.parent} is damaged: {name}: {fault}; see `fedmerit verify {ledger.parent}`")
 
 
 app = typer.Typer(
@@ -196,7 +222,6 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
-    context: typer.Context,
     show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -209,10 +234,6 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    if context.invoked_subcommand in READING:
-        from fedmerit.config.trust import only_trusted_parts
-
-        context.with_resource(only_trusted_parts())
     if log_format or os.environ.get("FEDMERIT_LOG"):
         from fedmerit.engine.logs import VARIABLE, start_logs
 

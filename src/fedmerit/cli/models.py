@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Client, Force, Json, RunFolder, Trust, app, notes_printed, out_console
+from fedmerit.cli.app import Client, Force, Json, Reading, RunFolder, Trust, app, notes_printed, out_console
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
 
-@app.command(epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
+@app.command(cls=Reading, epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
 def predict(
     folder: RunFolder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, Parquet or npz; - for stdin.")],

@@ -13,6 +13,7 @@ from fedmerit.cli.app import (
     Json,
     Logs,
     Overrides,
+    Reading,
     RunFolder,
     app,
     err_console,
@@ -108,20 +109,24 @@ def run(
     out_console.print(f"next: fedmerit explain {folder}", style="dim", markup=False, soft_wrap=True)
 
 
-@app.command(epilog="Example:  fedmerit verify runs/first")
+@app.command(cls=Reading, epilog="Example:  fedmerit verify runs/first")
 def verify(folder: RunFolder, as_json: Json = False) -> None:
     """Check that the files of a run are what the run wrote.
 
-    Exits with 1 if a file was changed. The last hash covers the whole ledger: keep it in another place, to detect later
-    that somebody replaced the run.
+    Exits with 1 if a file was changed. The last hash covers ledger, configuration, encoder and models: keep it in
+    another place, to detect later that somebody replaced the run.
     """
     from fedmerit.store.verify import verify_run
 
     result = verify_run(folder)
     if as_json:
         typer.echo(dump_json({"intact": not result.faults, **asdict(result)}))
-    lines = [*(f"{name}: {fault}" for name, fault in sorted(result.faults.items())), *result.skipped]
-    lines += [] if result.faults else [f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}"]
+    lines = [f"{name}: {fault}" for name, fault in sorted(result.faults.items())]
+    lines = lines or [
+        f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}",
+        f"the hash covers: {', '.join(result.covered)}",
+        *(f"not covered: {line}" for line in result.not_covered),
+    ]
     for line in () if as_json else lines:
         out_console.print(line, markup=False, soft_wrap=True)
     if result.faults:

@@ -14,6 +14,7 @@ from fedmerit.cli.app import (
     Json,
     Logs,
     Overrides,
+    Reading,
     Trust,
     app,
     complete_keys,
@@ -34,7 +35,7 @@ EXPORTED = (
 """Tables of a study and of a run."""
 
 
-@app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
+@app.command(cls=Reading, epilog="Example:  fedmerit report runs/a runs/b --out report.html")
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
@@ -179,7 +180,7 @@ def compare(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
+@app.command(cls=Reading, epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
 def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)

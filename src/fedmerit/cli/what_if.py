@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedmerit.cli.app import Json, RunFolder, Trust, app, complete_values, open_run, out_console
+from fedmerit.cli.app import Json, Reading, RunFolder, Trust, app, complete_values, open_run, out_console
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SHOWN = 20
 NOTHING_TRAINED = "This only recomputes weights. Retraining with them would give a different model."
 
 
-@app.command("what-if", epilog="Example:  fedmerit what-if runs/first --priority CB,DS")
+@app.command("what-if", cls=Reading, epilog="Example:  fedmerit what-if runs/first --priority CB,DS")
 def what_if(
     folder: RunFolder,
     priority: Annotated[str, typer.Option(help="Criteria, most important first: CB,DS.", show_default=False)],

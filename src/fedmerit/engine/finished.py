@@ -29,7 +29,7 @@ from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
-from fedmerit.store.model_files import read_model, read_tensors
+from fedmerit.store.model_files import file_hashes, read_model, read_tensors
 from fedmerit.store.reasons import why
 from fedmerit.store.run_folder import CLUSTERS, DATA, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
@@ -69,10 +69,11 @@ class Run:
 
         With `trust`, code that the folder names is imported, also if this machine has not run it before.
         """
-        ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
+        ledger = open_ledger(Path(folder))
+        model = read_model(Path(folder) / MODEL, ledger.files().get(MODEL))
         if model is None:
             raise FolderError(
-                f"{folder} has no finished run: its {MODEL} is missing or damaged; resume the run with "
+                f"{folder} has no finished run: its {MODEL} is missing, damaged or replaced; resume the run with "
                 f"`fedmerit run --resume {folder}`, or check it with `fedmerit verify {folder}`"
             )
         return cls(ledger, model[0], learner, Path(folder), trust=trust)
@@ -167,7 +168,8 @@ class Run:
             check_shared(self.ledger)
             return self.model
         number = self.ledger.find_client(client)
-        personal = None if self.folder is None else read_model(self.folder / PERSONAL / f"{number}.safetensors")
+        file = f"{PERSONAL}/{number}.safetensors"
+        personal = None if self.folder is None else read_model(self.folder / file, self.ledger.files().get(file))
         if personal is None:
             name = self.ledger.names()[number]
             raise FolderError(
@@ -269,7 +271,7 @@ def write_data(folder: Path, federation: Federation) -> None:
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     """Read the encoder from the run folder, or make it from the configuration's table; None without a table."""
-    if stored := stored_encoder(folder):
+    if stored := stored_encoder(folder, ledger):
         return stored
     values = json.loads(ledger.meta().get("config", "null")) or {}
     if not str(values.get("task", {}).get("data", "")).startswith(TABLE):
@@ -278,10 +280,13 @@ def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     return make_federation(config.task, config.run.seed).encoder
 
 
-def stored_encoder(folder: Path | None) -> Encoder | None:
-    """Read the encoder from the run folder; None if it has none."""
-    if folder is None or not (folder / ENCODER).is_file():
+def stored_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
+    """Read the encoder from the run folder; None if it has none, FolderError if it is not the run's."""
+    kept = ledger.files().get(ENCODER)
+    if folder is None or (kept is None and not (folder / ENCODER).is_file()):
         return None
+    if file_hashes(folder, [ENCODER]) != {ENCODER: kept}:
+        raise FolderError(f"{folder / ENCODER} is missing or not the run's; see `fedmerit verify {folder}`")
     return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
 
 

@@ -167,12 +167,13 @@ class RunWriter:
         record = replace(record, notes=(*record.notes, *notes))
         for client in range(len(self.ledger.names()), len(self.names)):
             self.ledger.add_client(client, self.names[client])
+        files: dict[str, str] = {}
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
-            write_checkpoint(self._out, state, self.ledger.identity())
+            files = write_checkpoint(self._out, state, self.ledger.identity())
             named = {name: array.numpy() for name, array in arrays.items()}
-            write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
-        self.ledger.append(record)
+            files[MODEL] = write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
+        self.ledger.append(record, files=files)
         return record
 
     def amend(
