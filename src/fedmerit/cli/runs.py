@@ -33,6 +33,10 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.", show_default=False)] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.", show_default=False)] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLIENT", help="Repeat a run without this client; repeatable.", show_default=False),
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.", show_default=False)] = None,
     overrides: Overrides = None,
     log: Logs = None,
@@ -43,9 +47,12 @@ def run(
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. A value such as
     module:attribute names your own Python part, and running the configuration runs that module's code. Ctrl-C stops
     after the round. --resume continues a stopped or killed run, and gives the same bits as a run without a stop.
+    --without repeats the run of DIR/config.toml as if the client had never taken part, with a statement of what changed
+    in leaving.md and leaving.json.
     """
     from fedmerit.config.schema import Config, load_config
     from fedmerit.core.system import cores
+    from fedmerit.engine.leaving import leave
     from fedmerit.engine.logs import RoundLog, log_format
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
@@ -64,7 +71,11 @@ def run(
         with open_run(resume) as ledger:
             done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
-    settings = load_config(config or folder / CONFIG, changes)
+    settings, note = load_config(config or folder / CONFIG, changes), ""
+    if without:
+        if resume or overrides or config is None:
+            raise ConfigError("--without repeats the run of CONFIG.toml in a new folder; give --out, and no --set")
+        settings, note = leave(settings, config.parent, without)
     logs = log or []
     keep_memory()  # one worker trains in this process
     console = err_console if as_json or log_format() == "json" else out_console
@@ -78,7 +89,7 @@ def run(
             console.print(f"data: {line}", style="yellow", markup=False, soft_wrap=True)
         return task
 
-    begin = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    begin = partial(run_config, settings, folder, leaving=note) if out else partial(go_on, folder, settings)
     start = partial(begin, load=load, log=logs)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
@@ -106,6 +117,8 @@ def run(
     out_console.print(f"{value_text(result)} after {ended.ledger.last_round()} rounds; kept in {folder}", markup=False)
     for text in result["constant"]:
         out_console.print(f"WARNING: {text}", style="bold red", markup=False, soft_wrap=True)
+    if note:
+        out_console.print(f"without {', '.join(settings.task.without)}: see {folder / 'leaving.md'}", markup=False)
     out_console.print(f"next: fedmerit explain {folder}", style="dim", markup=False, soft_wrap=True)
 
 

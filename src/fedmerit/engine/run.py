@@ -20,6 +20,7 @@ from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run, write_data
+from fedmerit.engine.leaving import LEAVING, write_statement
 from fedmerit.engine.logs import RoundLog, log_format
 from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
 from fedmerit.engine.measure import default_measure
@@ -144,6 +145,7 @@ def run_config(
     *,
     draw_seed: int | None = None,
     measure: str | None = None,
+    leaving: str = "",
 ) -> Run:
     """Run a configuration, and write a new run folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
@@ -154,6 +156,7 @@ def run_config(
     log        sinks that get every round, as in `federate`
     draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
     measure    what the run is judged by if `run.measure` is not set, for runs of a study; default: by the labels
+    leaving    the note of `engine.leaving.leave` on clients that left: the folder then gets a statement
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -172,7 +175,8 @@ def run_config(
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
         measure = config.run.measure or measure or default_measure(task.learner, task.federation)
-        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure)
+        about = {LEAVING: leaving} if leaving else {}
+        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure, about=about)
     return _run_locally(out, config, task, on_record, log)
 
 
@@ -202,6 +206,7 @@ def resume(
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # the run may have been killed before it removed them
         if not (folder / SUMS).exists():
+            write_statement(folder)
             write_sums(folder)
         return Run.load(folder, trust=True)
     task = on_devices(load(config), config.run)
@@ -241,6 +246,7 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
             on_record=on_record,
             log=log,
         )
+    write_statement(folder)
     write_sums(folder)
 
 

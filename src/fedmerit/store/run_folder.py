@@ -25,7 +25,7 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import recipe_name
 from fedmerit.core.system import instruction_set, processor
-from fedmerit.core.types import ACCURACY
+from fedmerit.core.types import ACCURACY, EMPTY
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import MEASURE, Ledger
 
@@ -73,12 +73,13 @@ def make_folder(
     *,
     draw_seed: int | None = None,
     measure: str = ACCURACY,
+    about: Mapping[str, str] = EMPTY,
 ) -> None:
     """Create a folder with configuration and empty ledger, atomically.
 
     A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
     train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds. `measure` is
-    what the run is judged by.
+    what the run is judged by, `about` more for the ledger.
     """
     check_new(out)
     try:
@@ -91,7 +92,7 @@ def make_folder(
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
         settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
         meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
-        meta |= {DEVICE: device} if device else {}
+        meta |= {DEVICE: device, **about} if device else about
         meta |= {} if draw_seed is None else {DRAW_SEED: str(draw_seed)}
         meta |= {} if measure == ACCURACY else {MEASURE: measure}
         Ledger.create(part / LEDGER, names, meta).close()

@@ -181,7 +181,8 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     `load` replaces `make_federation`, for runs that share data.
     """
     _model_of(config.task)  # so that a wrong name fails before the data is loaded
-    federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
+    federation = (load or make_federation)(config.task, config.run.seed)
+    federation = with_facts(federation, config.facts, by_number=not config.task.without)
     learner = make_learner(config.task, config.train, federation.encoder)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
     task = Task(federation, learner, centre_of(config.task), attackers)
@@ -243,6 +244,8 @@ def make_node(config: Config, source: str, name: str) -> ClientHalf:
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """Load the data of a task, distributed over clients and poisoned by row attackers."""
     data = find_task(config.data).load(config, seed)
+    left = [name for name in config.without if name in data.names]  # of a user's task that does not know the key
+    data = data.without(left) if left else data
     sites = sites_of(config, data.names)
     data = replace(data, sites=sites) if sites else data
     return poison(data, find_attackers(config, len(data.names), seed), seed)
