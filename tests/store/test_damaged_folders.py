@@ -214,6 +214,7 @@ FINISHED: dict[str, tuple[str, Damage]] = {
     "a client's weight is text": ("ledger.db", sql("UPDATE weights SET weight = 'much'")),
     "an accuracy is text": ("ledger.db", sql("UPDATE rounds SET accuracy = 'good'")),
     "a round is renumbered": ("ledger.db", sql("UPDATE rounds SET round = 9 WHERE round = 3")),
+    "a name leads out of the folder": ("ledger.db", sql("INSERT INTO files VALUES (3, '../table.csv', 'x')", chain=3)),
     "the forged model is sealed": ("model.safetensors", resealed(forge_model)),
     "a swapped model is summed": ("model.safetensors", resealed(swap("model.safetensors"))),
     "a swapped best model is summed": ("best.safetensors", resealed(swap("best.safetensors"))),

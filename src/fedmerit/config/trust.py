@@ -56,12 +56,11 @@ def record_sources(names: Iterable[str]) -> None:
     """
     new = sorted({line for name in names if (line := _line(name))} - _recorded())
     with suppress(OSError, RuntimeError):  # a folder that cannot be written to, or no home
-        if not new:
-            return
-        path = record_file()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in new)
+        if new:
+            path = record_file()
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in new)
 
 
 def record_file() -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import LEDGER, MODEL, differences, open_ledger
 from fedmerit.store.strict_json import dump_json
+from fedmerit.store.verify import file_sum
 from fedmerit.tasks.registry import make_task
 
 LEAVING = "leaving"
@@ -93,21 +93,15 @@ def write_statement(folder: Path) -> None:
         if note is None:
             return
         values = note | {"after": _state(folder, ledger), "remaining": len(ledger.names())}
-    values["moved"] = _moved(folder, note["before"])
-    values["cannot_be_undone"] = LEFT_BEHIND
+        values |= {"moved": _moved(folder, note["before"]), "cannot_be_undone": LEFT_BEHIND}
     write_new_file(folder / f"{LEAVING}.json", dump_json(values, indent=1) + "\n")
     write_new_file(folder / f"{LEAVING}.md", _markdown(values))
 
 
 def _state(folder: Path, ledger: Ledger) -> dict[str, Any]:
     """Hashes and figures of a run."""
-    rounds = ledger.rounds()
-    model = folder / MODEL
-    digest = None
-    if model.is_file():
-        with model.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
-    value = rounds[-1]["value"] if rounds else None
+    rounds, model = ledger.rounds(), folder / MODEL
+    digest, value = file_sum(model) if model.is_file() else None, rounds[-1]["value"] if rounds else None
     return {"model": digest, "ledger": ledger.head(), "rounds": len(rounds), "measure": ledger.measure, "value": value}
 
 

@@ -175,8 +175,16 @@ def run_config(
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
         measure = config.run.measure or measure or default_measure(task.learner, task.federation)
-        about = {LEAVING: leaving} if leaving else {}
-        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure, about=about)
+        make_folder(
+            out,
+            config,
+            names,
+            part_to_json(recipe),
+            device,
+            draw_seed=draw_seed,
+            measure=measure,
+            about={LEAVING: leaving} if leaving else {},
+        )
     return _run_locally(out, config, task, on_record, log)
 
 

@@ -54,7 +54,8 @@ def write_sums(folder: Path) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     part = folder / f"{SUMS}.part"
     part.write_text(
-        "".join(f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)), encoding="utf-8"
+        "".join(f"{file_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)),
+        encoding="utf-8",
     )
     part.replace(folder / SUMS)
 
@@ -93,6 +94,8 @@ def _other_files(folder: Path, kept: Mapping[str, str]) -> dict[str, str]:
 
     Seals of models are compared by `damaged_models`. Old checkpoints are removed, so they may be missing.
     """
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in kept):
+        return {LEDGER: "it names files outside of the folder"}
     names = {name for name in kept if not name.startswith(f"{CHECKPOINTS}/")}
     faults = {printable(name): "it is missing" for name in names if not (folder / name).is_file()}
     texts = [name for name in names if not name.endswith(SUFFIX) and (folder / name).is_file()]
@@ -164,7 +167,7 @@ def _wrong_sums(folder: Path) -> dict[str, str]:
     here = {one.relative_to(folder).as_posix(): one for one in _files(folder)}
     wrong = {printable(name): "it is missing" for name in kept.keys() - here.keys()}
     wrong |= {printable(name): "no sum was written of it" for name in here.keys() - kept.keys()}
-    changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != _sum(here[name]))
+    changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != file_sum(here[name]))
     return wrong | dict.fromkeys(changed, CHANGED)
 
 
@@ -186,6 +189,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in beside)
 
 
-def _sum(path: Path) -> str:
+def file_sum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
