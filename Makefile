@@ -76,8 +76,9 @@ lock: setup  ## locked.txt anew, of constraints.txt: versions with the hashes of
 sbom: setup  ## what .venv consists of, as CycloneDX in sbom.json
 	$(BIN)/python tools/sbom.py > sbom.json
 
-audit: setup  ## known weaknesses of the pinned packages; needs pip-audit (pipx install pip-audit) and a network
-	pip-audit --requirement locked.txt --require-hashes --disable-pip
+audit: setup  ## offline: installed files against their hashes and the lock; known weaknesses with ADVISORIES=DIR, a copy of github.com/pypa/advisory-database
+	$(BIN)/python tools/audit.py $(ADVISORIES)
+	@echo "newer weaknesses, over a network: pip-audit --requirement locked.txt --require-hashes --disable-pip"
 
 bench: setup  ## speed and memory against peers (hours); writes runs/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -25,6 +25,12 @@ settings.register_profile("deep", settings.get_profile("busy"), max_examples=200
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "busy"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the record of user-defined parts apart from that of the person who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def data_folder() -> Callable[[str], Path]:
     """The folder of a data set below FEDMERIT_DATA; the test is skipped where it is not there."""

@@ -1,13 +1,18 @@
-"""locked.txt and constraints.txt say the same, and what `make setup` installs is all in them."""
+"""locked.txt, constraints.txt and pyproject.toml agree; `make setup` installs only what is locked; the audit."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import tomllib
-from importlib.metadata import PackageNotFoundError, requires
+from hashlib import sha256
+from importlib.metadata import Distribution, PackageNotFoundError, requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
+
+from tools import audit
 
 ROOT = Path(__file__).parents[1]
 AGAIN = "run `make lock`"
@@ -48,6 +53,33 @@ def test_the_lock_has_the_versions_of_the_constraints() -> None:
     assert len(dict(pinned)) == len(set(pinned)), "constraints.txt has two versions of a package"
     other = {name: version for name, version in pins("locked.txt") if dict(pinned).get(name) != version}
     assert not other, f"locked.txt has other versions than constraints.txt; {AGAIN}"
+
+
+def test_the_lock_satisfies_the_project() -> None:
+    """Every requirement of every extra allows the version that is locked; torch is only in the constraints."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for some in project["optional-dependencies"].values() for line in some)]
+    locked = dict(pins("constraints.txt")) | dict(pins("locked.txt"))
+    wanted = [one for one in map(Requirement, lines) if canonical(one.name) in locked]
+    assert {canonical(one.name) for one in wanted} >= {"numpy", "torch", "flwr", "pytest"}
+    assert [str(one) for one in wanted if not one.specifier.contains(locked[canonical(one.name)])] == []
+
+
+def test_the_audit_finds_changed_files_and_known_weaknesses(tmp_path: Path) -> None:
+    about, advisory = tmp_path / "toy-1.0.dist-info", {"id": "X-1", "modified": "2026-01-02", "affected": []}
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    digest = base64.urlsafe_b64encode(sha256(b"x = 1\n").digest()).rstrip(b"=").decode()
+    (about / "RECORD").write_text(f"toy.py,sha256={digest},6\ntoy-1.0.dist-info/RECORD,,\n")
+    package = Distribution.at(about)
+    assert list(audit.changed_files(package)) == ["toy.py is missing"]
+    for text, found in {"x = 1\n": [], "x = 2\n": ["toy.py was changed"]}.items():
+        (tmp_path / "toy.py").write_text(text)
+        assert list(audit.changed_files(package)) == found
+    advisory["affected"] = [{"package": {"name": "Toy"}, "versions": ["0.9", "1.0"]}]
+    (tmp_path / "X-1.json").write_text(json.dumps(advisory))
+    assert audit.known_weaknesses(tmp_path, {"toy": "1.0"}) == (["toy 1.0: X-1 "], 1, "2026-01-02")
+    assert audit.known_weaknesses(tmp_path, {"toy": "1.1"})[0] == []
 
 
 def test_the_lock_has_all_that_setup_installs_and_a_hash_for_each() -> None:

@@ -3,6 +3,7 @@
 FedmeritError
 ├── UserError        the caller can fix it; the command line exits with 2 and shows no traceback
 │   ├── ConfigError  a setting is unknown, missing or out of range
+│   │   └── UntrustedPart  a run folder names code that was not run on this machine before
 │   ├── UnknownName  an unknown name; the message lists the valid ones
 │   ├── TableError   a table of criteria that cannot be scored
 │   ├── DataError    data that is missing, truncated or does not fit the settings
@@ -46,6 +47,10 @@ class UserError(FedmeritError):
 
 class ConfigError(UserError):
     """A setting is unknown, missing or out of range."""
+
+
+class UntrustedPart(ConfigError):
+    """A run folder names code that was not run on this machine before."""
 
 
 class UnknownName(UserError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import socket
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from helpers import CommandLine, one_line
 from opened_report import DESKTOP, PATIENCE
 
 from fedmerit.errors import FolderError
-from fedmerit.report.live import LivePage, LiveServer, run_state
+from fedmerit.report.live import MOST_CONNECTIONS, Handler, LivePage, LiveServer, run_state
 from fedmerit.store.run_folder import open_ledger
 from fedmerit.store.status import STATUS, status_file
 
@@ -191,6 +192,21 @@ def test_only_this_machine_reads_and_nobody_writes(run: Path) -> None:
         assert ask(server, "GET", "/").status == 403
         assert ask(server, "GET", f"/{server.token}/").status == 200
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_silent_connections_are_bounded_and_closed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handler, "timeout", 0.5)
+    before = threading.active_count()
+    with served(run) as server, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(server.server_address)) for _ in range(300)]
+        for one in silent[MOST_CONNECTIONS:]:
+            one.settimeout(20)
+            assert one.recv(1) == b""  # closed by the server
+        assert threading.active_count() <= before + 1 + MOST_CONNECTIONS
+        for one in silent[:MOST_CONNECTIONS]:
+            one.settimeout(20)
+            assert one.recv(1) == b""
+        assert ask(server, "GET", "/now").status == 200
 
 
 def test_a_study_without_a_run_is_waited_for(tmp_path: Path) -> None:

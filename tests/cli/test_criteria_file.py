@@ -11,6 +11,7 @@ from random import Random
 
 import openpyxl
 import pytest
+from helpers import CommandLine, one_line
 
 from fedmerit import UserError
 from fedmerit.cli.criteria_file import read_criteria
@@ -195,6 +196,14 @@ def test_without_openpyxl_the_error_names_the_extra(tmp_path: Path, monkeypatch:
 def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path: Path):
     read = read_criteria(table(tmp_path, "client,city,DS\na,Kiel,10\nb,Ulm,30\n"))
     assert read.columns(["DS"]).tolist() == [[10], [30]]
+
+
+def test_a_table_of_200_000_columns_is_weighed_and_a_wrong_name_is_short(tmp_path: Path, cli: CommandLine):
+    """Work that grows with the square of the columns would take minutes here."""
+    header, row = ",".join(f"lab {i}" for i in range(200_000)), "1," * 199_999
+    path = table(tmp_path, f"client,{header}\na,{row}1\nb,{row}3\n")
+    assert cli("weigh", path, "--priority", "lab 199999", "--json").json["weights"] == [0.25, 0.75]
+    assert one_line(cli("weigh", path, "--priority", "beds")).endswith("lab 5, lab 6 and 199993 more")
 
 
 def test_a_column_is_found_by_symbol_or_full_name(tmp_path: Path):

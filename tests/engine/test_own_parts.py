@@ -140,6 +140,84 @@ def test_an_own_score_may_tell_its_steps_and_only_true_ones_are_kept(
     assert lies.why(client=1).endswith("by Lies().")
 
 
+STRANGER = """
+import pathlib
+from torch import nn
+from fedmerit.tasks.datasets.digits import DIGITS
+from own_parts import *
+
+pathlib.Path(__file__).with_name("ran").touch()
+task = DIGITS
+
+
+def build(inputs, classes):
+    return nn.Linear(inputs, classes)
+"""
+
+
+def test_a_folder_of_a_stranger_runs_nothing_without_trust(
+    module: Path, tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a model, a task, nor a recipe; a source that this machine has run needs no flag, a changed one does."""
+    (module.parent / "strange" / "__init__.py").parent.mkdir()
+    marks = [module.with_name("ran"), module.parent / "strange" / "ran"]
+    for path in (module.with_name("stranger.py"), module.parent / "strange" / "__init__.py"):
+        path.write_text(STRANGER)
+    (module.parent / "strange" / "parts.py").write_text("from stranger import *")
+    rows, page = tmp_path / "rows.csv", tmp_path / "new"
+    table = tmp_path / "hospitals.csv"
+    lines = [f"{'north' if i % 2 else 'south'},{i % 7},{i % 5},{int(i % 7 > 3)}" for i in range(60)]
+    table.write_text("\n".join(["clinic,age,dose,died", *lines]))
+    rows.write_text("clinic,age,dose\nnorth,6,1\n")
+    data = {"data": f"table:{table}", "client": "clinic", "label": "died", "model": "strange.parts:build"}
+    settings = {"run": RUN, "train": {"epochs": 1}, "recipe": "stranger:make"}
+    run_config(make_config(settings | {"task": data}), tmp_path / "table")
+    run_config(make_config(settings | {"task": TASK | {"data": "stranger:task"}}), tmp_path / "task")
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'seeds = [1]\n[[row]]\nname = "a"\n[[row]]\nname = "b"\nrecipe = "fedavg"\n[base.task]\ndata = "digits"\n'
+        'clients = 4\n[base.run]\nrounds = 1\n[base.recipe]\nname = "stranger:make"\n'
+    )
+    assert cli("compare", study, "--out", tmp_path / "study", "--jobs", "1").code == 0
+    commands = {
+        "predict": ["predict", tmp_path / "table", rows],
+        "onnx": ["export", tmp_path / "task", "--onnx", page],
+        "what-if": ["what-if", tmp_path / "task", "--priority", "class balance"],
+    }
+    reads = [
+        *(["report", tmp_path / name, "--text"] for name in ("table", "task", "study")),
+        *(["explain", tmp_path / name, "--client", "1"] for name in ("table", "task")),
+        *(["verify", tmp_path / name] for name in ("table", "task")),
+        ["export", tmp_path / "table", "--card", tmp_path / "table.md"],
+        ["export", tmp_path / "task", "--card", tmp_path / "task.md"],
+    ]
+
+    def forget() -> list[Path]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("stranger", "strange", "own_parts")]:
+            del sys.modules[name]
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+        return marks
+
+    forget()
+    assert cli(*commands["predict"]).code == 0  # this machine has run it
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    forget()
+    for command in reads:
+        assert cli(*command).code == 0, command
+    for kind, command in commands.items():
+        message = one_line(cli(*command))
+        assert ("'strange.parts:build'" if kind == "predict" else "'stranger:task'") in message
+        assert "add --trust" in message
+    with pytest.raises(ConfigError, match="trust=True"):
+        Run.load(tmp_path / "table").estimator()
+    assert not any(mark.exists() for mark in marks), "reading ran a stranger's code"
+    assert not (tmp_path / "another machine").exists()
+    for kind, command in commands.items():
+        assert cli(*command, "--trust").code == 0, kind
+    assert all(mark.exists() for mark in marks)
+
+
 def test_compare_sets_own_parts_in_the_base(module: Path, tmp_path: Path, cli: CommandLine) -> None:
     study = tmp_path / "study.toml"
     rows = '[[row]]\nname = "base"\n[[row]]\nname = "FedAvg"\nrecipe = "fedavg"\n'

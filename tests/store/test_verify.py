@@ -46,6 +46,7 @@ def unfinished(finished: Path) -> Path:
     for name in (SUMS, "model.safetensors"):
         (folder / name).unlink()
     with Ledger.open(folder / "ledger.db", write=True) as ledger:
+        ledger.seal(3, {})  # its model is not there yet
         identity = ledger.identity()
         ledger.book(Release(4, 1.0, 0.8))
     for index in (2, 3):
@@ -98,7 +99,12 @@ def test_a_run_that_nobody_touched_is_intact(finished: Path, unfinished: Path, c
     answer = cli("verify", finished, "--json")
     assert answer.code == 0
     head = verify_run(finished).head
-    assert answer.json == {"intact": True, "faults": {}, "rounds": 3, "head": head, "skipped": []}
+    covered, not_covered = (
+        ["ledger.db", "model.safetensors"],
+        ["the rows that the run learned from (the task in Python)"],
+    )
+    state = {"intact": True, "faults": {}, "rounds": 3, "head": head}
+    assert answer.json == state | {"covered": covered, "not_covered": not_covered}
     assert "is unchanged: 3 rounds" in cli("verify", finished).out
 
 
@@ -257,7 +263,7 @@ def test_without_the_accounting_library_verify_says_what_it_skipped(
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     answer = cli("verify", finished)
     assert answer.code == 0
-    assert answer.out.startswith("epsilon was not computed again: [privacy] needs dp-accounting")
+    assert "not covered: epsilon, which was not computed again: [privacy] needs dp-accounting" in answer.out
     assert verify_run(finished).faults == {}
 
 

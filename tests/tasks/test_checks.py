@@ -50,6 +50,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "9 names": ({"names": tuple("abcdefghi")}, "9 names, 8 clients"),
     "one text": ({"names": "abcdefgh"}, "names must be one text per client"),
     "numbers as names": ({"names": (1, 2, 3, 4, 5, 6, 7, 8)}, "names must be one text per client"),
+    "an empty name": ({"names": ("", *"bcdefgh")}, "every client needs a name .that of client 0 is ''"),
+    "a blank name": ({"names": (*"abcdefg", " ")}, "every client needs a name .that of client 7 is ' '"),
     "two of one name": ({"names": tuple("abcdefga")}, "2 clients are called 'a'"),
     "NaN": ({"x": holed()}, "row 5 of the training rows contains NaN"),
     "text inputs": ({"x": np.full((ROWS, 4), "b")}, r"inputs must be numbers \(the training rows contain str_ such as"),

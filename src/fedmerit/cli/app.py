@@ -22,7 +22,7 @@ from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
-from fedmerit.errors import ConfigError, NoteWarning, RunStopped, UserError
+from fedmerit.errors import ConfigError, FedmeritError, FolderError, NoteWarning, RunStopped, UserError
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -79,6 +79,34 @@ class Grouped(TyperGroup):
         return command
 
 
+class Reading(TyperCommand):
+    """A command that reads run folders: it imports no code that they name, and reports their damage as such."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an exception inside it is damage where `verify` finds any."""
+        from fedmerit.config.trust import only_trusted_parts
+
+        try:
+            with only_trusted_parts():
+                return super().invoke(ctx)
+        except (FedmeritError, click.exceptions.Exit, click.ClickException, click.Abort, BrokenPipeError):
+            raise
+        except Exception:
+            for folder in ctx.params.get("folders") or [ctx.params["folder"]]:
+                _check_damage(Path(folder))
+            raise
+
+
+def _check_damage(folder: Path) -> None:
+    """Raise a FolderError that names the first fault of a folder, or of a run in a study."""
+    from fedmerit.store.run_folder import LEDGER
+    from fedmerit.store.verify import verify_run
+
+    for ledger in sorted(folder.rglob(LEDGER)):
+        for name, fault in sorted(verify_run(ledger.parent).faults.items()):
+            raise FolderError(f"{ledger.parent} is damaged: {name}: {fault}; see `fedmerit verify {ledger.parent}`")
+
+
 app = typer.Typer(
     name="fedmerit",
     cls=Grouped,
@@ -133,6 +161,7 @@ def complete_names(module: str, table: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in getattr(import_module(module), table) if name.startswith(incomplete)]
 
 
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python parts that the run folder names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Overrides = Annotated[

@@ -12,7 +12,11 @@ import numpy as np
 from fedmerit.core.criteria.table import lookup_key, symbol_of
 from fedmerit.core.types import Matrix
 from fedmerit.errors import TableError, did_you_mean
+from fedmerit.tasks.encoding import shown
 from fedmerit.tasks.formats.delimited import DelimitedTable, read_delimited
+
+MOST_NAMES = 10_000
+"""Columns that a misspelt name is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,8 @@ class CriteriaFile:
             return wanted
         meant = [name for name in self.names if _key(name) == _key(wanted)]
         if len(meant) != 1:
-            near = did_you_mean(wanted, self.names)
-            raise TableError(f"the file has no column {wanted!r}{near}; it has: {', '.join(self.names)}")
+            near = did_you_mean(wanted, self.names[:MOST_NAMES])
+            raise TableError(f"the file has no column {wanted!r}{near}; it has: {shown(self.names)}")
         return meant[0]
 
     def columns(self, names: Sequence[str]) -> Matrix:

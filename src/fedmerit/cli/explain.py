@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Client, Json, RunFolder, app, open_run, out_console, show
+from fedmerit.cli.app import Client, Json, Reading, RunFolder, app, open_run, out_console, show
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedmerit.store.ledger import Ledger
 
 
-@app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
+@app.command(cls=Reading, epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
 def explain(
     folder: RunFolder,
     client: Client = None,

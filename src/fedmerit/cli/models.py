@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Client, Force, Json, RunFolder, app, notes_printed, out_console
+from fedmerit.cli.app import Client, Force, Json, Reading, RunFolder, Trust, app, notes_printed, out_console
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
 
-@app.command(epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
+@app.command(cls=Reading, epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
 def predict(
     folder: RunFolder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, Parquet or npz; - for stdin.")],
@@ -25,6 +25,7 @@ def predict(
     client: Client = None,
     out: Annotated[Path | None, typer.Option(help="A new file for the output.", show_default=False)] = None,
     force: Force = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Predict rows with the model of a run.
@@ -33,6 +34,7 @@ def predict(
     Otherwise FILE has the features as numbers in the order of training; an npz file has them in its array x. The
     output is CSV: the row number from 1, the predicted class or number, and with --proba a column per class. --client
     chooses a client's own model, if clients have personal models.
+    A model that is your own Python part runs if this machine has run it before, else only with --trust.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
     from fedmerit.engine.estimator import Classifier
@@ -41,7 +43,7 @@ def predict(
 
     if out is not None:
         check_new_file(out, "another --out", force=force)
-    estimator = Run.load(folder).estimator(client)
+    estimator = Run.load(folder, trust=trust).estimator(client)
     encoder = estimator.encoder
     if encoder and drop:
         raise ConfigError("--drop has no effect: the run learned from a table and finds its columns by name")

@@ -12,6 +12,7 @@ import typer
 from fedmerit.cli.app import (
     Json,
     Overrides,
+    Reading,
     RunFolder,
     app,
     err_console,
@@ -31,6 +32,10 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.", show_default=False)] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.", show_default=False)] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLIENT", help="Repeat a run without this client; repeatable.", show_default=False),
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.", show_default=False)] = None,
     overrides: Overrides = None,
     as_json: Json = False,
@@ -40,9 +45,12 @@ def run(
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. A value such as
     module:attribute names your own Python part, and running the configuration runs that module's code. Ctrl-C stops
     after the round. --resume continues a stopped or killed run, and gives the same bits as a run without a stop.
+    --without repeats the run of DIR/config.toml as if the client had never taken part, with a statement of what changed
+    in leaving.md and leaving.json.
     """
     from fedmerit.config.schema import Config, load_config
     from fedmerit.core.system import cores
+    from fedmerit.engine.leaving import leave
     from fedmerit.engine.logs import RoundLog, log_format
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
@@ -61,7 +69,11 @@ def run(
         with open_run(resume) as ledger:
             done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
-    settings = load_config(config or folder / CONFIG, changes)
+    settings, note = load_config(config or folder / CONFIG, changes), ""
+    if without:
+        if resume or overrides or config is None:
+            raise ConfigError("--without repeats the run of CONFIG.toml in a new folder; give --out, and no --set")
+        settings, note = leave(settings, config.parent, without)
     keep_memory()  # one worker trains in this process
     console = err_console if as_json or log_format() == "json" else out_console
 
@@ -74,7 +86,7 @@ def run(
             console.print(f"data: {line}", style="yellow", markup=False, soft_wrap=True)
         return task
 
-    begin = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    begin = partial(run_config, settings, folder, leaving=note) if out else partial(go_on, folder, settings)
     start = partial(begin, load=load)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
@@ -102,23 +114,29 @@ def run(
     out_console.print(f"{value_text(result)} after {ended.ledger.last_round()} rounds; kept in {folder}", markup=False)
     for text in result["constant"]:
         out_console.print(f"WARNING: {text}", style="bold red", markup=False, soft_wrap=True)
+    if note:
+        out_console.print(f"without {', '.join(settings.task.without)}: see {folder / 'leaving.md'}", markup=False)
     out_console.print(f"next: fedmerit explain {folder}", style="dim", markup=False, soft_wrap=True)
 
 
-@app.command(epilog="Example:  fedmerit verify runs/first")
+@app.command(cls=Reading, epilog="Example:  fedmerit verify runs/first")
 def verify(folder: RunFolder, as_json: Json = False) -> None:
     """Check that the files of a run are what the run wrote.
 
-    Exits with 1 if a file was changed. The last hash covers the whole ledger: keep it in another place, to detect later
-    that somebody replaced the run.
+    Exits with 1 if a file was changed. The last hash covers ledger, configuration, encoder and models: keep it in
+    another place, to detect later that somebody replaced the run.
     """
     from fedmerit.store.verify import verify_run
 
     result = verify_run(folder)
     if as_json:
         typer.echo(dump_json({"intact": not result.faults, **asdict(result)}))
-    lines = [*(f"{name}: {fault}" for name, fault in sorted(result.faults.items())), *result.skipped]
-    lines += [] if result.faults else [f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}"]
+    lines = [f"{name}: {fault}" for name, fault in sorted(result.faults.items())]
+    lines = lines or [
+        f"{folder} is unchanged: {result.rounds} rounds, last hash {result.head}",
+        f"the hash covers: {', '.join(result.covered)}",
+        *(f"not covered: {line}" for line in result.not_covered),
+    ]
     for line in () if as_json else lines:
         out_console.print(line, markup=False, soft_wrap=True)
     if result.faults:

@@ -13,6 +13,8 @@ from fedmerit.cli.app import (
     Force,
     Json,
     Overrides,
+    Reading,
+    Trust,
     app,
     complete_keys,
     complete_values,
@@ -33,7 +35,7 @@ EXPORTED = (
 """Tables of a study and of a run."""
 
 
-@app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
+@app.command(cls=Reading, epilog="Example:  fedmerit report runs/a runs/b --out report.html")
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
@@ -203,7 +205,7 @@ def _value_clients(
     show(values_dict(values), lambda: values_screen(values), as_json)
 
 
-@app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
+@app.command(cls=Reading, epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
 def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
@@ -238,6 +240,7 @@ def export(
     ] = None,
     onnx: Annotated[Path | None, typer.Option(help="A new file for the model as ONNX.", show_default=False)] = None,
     force: Force = False,
+    trust: Trust = False,
 ) -> None:
     """Write tables, figures, metrics or the model to files.
 
@@ -268,7 +271,7 @@ def export(
     check_run(folder)
     if onnx is not None:
         with notes_printed():
-            Run.load(folder).write_onnx(onnx, force=force)
+            Run.load(folder, trust=trust).write_onnx(onnx, force=force)
         out_console.print(f"ONNX: {onnx}", markup=False)
     elif card is not None:
         run = Run.load(folder)

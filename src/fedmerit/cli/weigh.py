@@ -72,11 +72,12 @@ def weigh(
     from fedmerit.core.reasons import LOWER, Rule, explain
     from fedmerit.core.weights.weigh import Scale, by_client, normalise_name
     from fedmerit.core.weights.weigh import weigh as weigh_table
+    from fedmerit.tasks.encoding import shown
 
     table = read_criteria(file)
     columns = [table.column_name(name) for name in split_names(priority)]
     if not columns:
-        raise ConfigError(f"--priority needs at least one column of {', '.join(table.names)}")
+        raise ConfigError(f"--priority needs at least one column of {shown(table.names)}")
     names = tuple(map(symbol_of, columns))  # "dataset size" and DS are one criterion
     downward = tuple(symbol_of(table.column_name(name)) for name in lower or ())
     if idle := [name for name in downward if name not in names]:
@@ -123,12 +124,12 @@ def weigh(
         return
     from fedmerit.report.screen import weights_table
 
-    shown = list(range(len(raw)))
-    if len(shown) > MANY:
+    places = list(range(len(raw)))
+    if len(places) > MANY:
         order = np.argsort(-result.weights, kind="stable").tolist()
-        shown = [*order[:END], *order[-END:]]
+        places = [*order[:END], *order[-END:]]
         title += f"; the {END} largest and the {END} smallest of {len(raw):,} weights, --json and --html have all"
-    rows = by_client(result.take(shown), rule.priority, shown, {})
+    rows = by_client(result.take(places), rule.priority, places, {})
     out_console.print(weights_table(title, rule.priority, rows, table.clients))
     for place, reason in reasons.items():
         name = table.clients[place]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedmerit.cli.app import Json, RunFolder, app, complete_values, open_run, out_console
+from fedmerit.cli.app import Json, Reading, RunFolder, Trust, app, complete_values, open_run, out_console
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.core.types import Vector
     from fedmerit.core.weights.weigh import Normalise
+    from fedmerit.store.ledger import Ledger
 
 SHOWN = 20
 """Clients on the screen."""
 NOTHING_TRAINED = "This only recomputes weights. Retraining with them would give a different model."
 
 
-@app.command("what-if", epilog="Example:  fedmerit what-if runs/first --priority CB,DS")
+@app.command("what-if", cls=Reading, epilog="Example:  fedmerit what-if runs/first --priority CB,DS")
 def what_if(
     folder: RunFolder,
     priority: Annotated[str, typer.Option(help="Criteria, most important first: CB,DS.", show_default=False)],
@@ -33,6 +33,7 @@ def what_if(
         ),
     ] = None,
     number: Annotated[int | None, typer.Option("--round", help="Only this round; default: all.")] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Recompute a run's weights for another priority, without training.
@@ -52,7 +53,7 @@ def what_if(
     with open_run(folder) as ledger:
         names = run_priority(ledger, split_names(priority))
         clients, score = ledger.names(), rescored(ledger)
-        measured = _measured(folder, clients, missing_facts(ledger, names))
+        measured = _measured(ledger, missing_facts(ledger, names), trust)
         rounds = reweigh(ledger, names, cast("Normalise | None", normalise), measured)
     rounds = [round for round in rounds if number is None or round.round == number]
     if not rounds:
@@ -82,21 +83,23 @@ def what_if(
     out_console.print(NOTHING_TRAINED, style="dim", markup=False)
 
 
-def _measured(folder: Path, clients: Sequence[str], missing: Sequence[str]) -> dict[str, Vector]:
+def _measured(ledger: Ledger, missing: Sequence[str], trust: bool) -> dict[str, Vector]:
     """Measure facts that a run did not record, from the rows that its configuration names."""
-    from fedmerit.config.schema import load_config
+    from fedmerit.config.schema import make_config
+    from fedmerit.config.trust import only_trusted_parts
     from fedmerit.core.facts import find_fact
     from fedmerit.engine.measured import fact_of_clients
     from fedmerit.errors import UserError
-    from fedmerit.store.run_folder import CONFIG
+    from fedmerit.store.strict_json import load_json
     from fedmerit.tasks.registry import make_task
 
-    wanted = [fact for fact in missing if find_fact(fact).measure is not None]
-    if not wanted or not (folder / CONFIG).is_file():
+    wanted, config = [fact for fact in missing if find_fact(fact).measure is not None], ledger.meta().get("config")
+    if not wanted or config is None:
         return {}
     try:
-        federation = make_task(load_config(folder / CONFIG)).federation
-        if list(federation.names) != list(clients):
+        with only_trusted_parts(trust):
+            federation = make_task(make_config(load_json(config, "the configuration in the ledger"))).federation
+        if list(federation.names) != ledger.names():
             raise UserError("its data now has other clients")
         return {fact: fact_of_clients(federation, fact) for fact in wanted}
     except UserError as error:

@@ -1,7 +1,7 @@
 """User-defined parts: `module:attribute` in a configuration names an object of the user's module.
 
-Such a configuration runs the module's code with the rights of the current user. Reports and `explain` import nothing:
-they read names, hashes and numbers from the run's folder.
+Such a configuration runs the module's code with the rights of the current user. Commands that read a run folder import
+only what `config.trust` allows.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from fedmerit.config.trust import SHORT, check_trusted, source_hash
 from fedmerit.core.criteria.reputation import REPUTATION
 from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, VALIDATED
 from fedmerit.errors import ConfigError
@@ -35,10 +32,14 @@ def is_own(name: str) -> bool:
 
 
 def import_own(kind: str, name: str, wanted: str) -> Any:
-    """Import `module:attribute`; `wanted` says in error messages what it should be."""
+    """Import `module:attribute`; `wanted` says in error messages what it should be.
+
+    Raises UntrustedPart inside `only_trusted_parts`, unless this machine has run the same source before.
+    """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"your own {kind} must be written as module:attribute (got {name!r})")
+    check_trusted(kind, name)
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
@@ -89,17 +90,5 @@ def own_sources(recipe: str, settings: Sequence[Any]) -> dict[str, str]:
     The hash covers the module's file, not the modules that it imports. Code from a notebook has no hash.
     """
     names = dict.fromkeys([*own_names(settings), *own_names(json.loads(recipe))])
-    hashes = {name: _source_hash(name.partition(":")[0]) for name in sorted(names)}
-    return {name: found for name, found in hashes.items() if found}
-
-
-def _source_hash(module: str) -> str | None:
-    """The hash of a module's file; None where it has none, and for modules of this library."""
-    if module.split(".")[0] == "fedmerit":
-        return None
-    try:
-        spec = None if module in sys.modules else find_spec(module)
-        path = spec.origin if spec else getattr(sys.modules.get(module), "__file__", None)
-        return sha256(Path(path).read_bytes()).hexdigest()[:12] if path else None
-    except (OSError, ImportError, ValueError):
-        return None
+    hashes = {name: source_hash(name.partition(":")[0]) for name in sorted(names)}
+    return {name: found[:SHORT] for name, found in hashes.items() if found}

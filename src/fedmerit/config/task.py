@@ -40,7 +40,7 @@ OF_KINDS = ("attribute",)
 NODES = "nodes"
 """The value of `task.data` where each node holds its own rows."""
 CLEANING = ("drop", "rename", "replace", "strict")
-IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
+IDLE = ("partition", "clients", "without", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -75,6 +75,8 @@ class NodesConfig(Section):
     def _agrees(self) -> Self:
         if len(set(self.names)) != len(self.names):
             raise ValueError("names must differ from each other; rename one of the nodes")
+        if not all(name.strip() for name in self.names):
+            raise ValueError(f"names must not be empty (got {list(self.names)!r:.80}); name each node")
         if bool(self.columns) == bool(self.shape):
             raise ValueError("give either columns, for tables, or shape, for arrays")
         for name, words in {"classes": self.classes, **self.columns}.items():
@@ -116,6 +118,9 @@ class TaskConfig(Section):
         "default", description="how training rows are split over clients; `default`: the first partition of the task"
     )
     clients: Count | None = Field(None, description="number of clients; default: by task")
+    without: tuple[str, ...] = Field(
+        (), description="names of clients that left the federation (`fedmerit run --without`); default: none"
+    )
     model: str = Field("default", description="a model of the task, see `fedmerit list tasks`; `default`: its first")
     kinds: dict[str, Share] = Field(
         {},
@@ -216,6 +221,10 @@ class TaskConfig(Section):
 
     @model_validator(mode="after")
     def _values_fit(self) -> Self:
+        if self.without and (self.kinds or self.attack):
+            raise ValueError(
+                "kinds and attack are drawn among all clients, so none of them can leave (task.without); remove one"
+            )
         if self.size is not None and self.size[0] > self.size[1]:
             raise ValueError(f"size must be [min, max] with min <= max (got {list(self.size)})")
         if self.tolerance is not None and self.target != "number":
@@ -234,7 +243,7 @@ class TaskConfig(Section):
     def _without_foreign_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Dump only the options that the partition uses, so that the dump loads; with `default` the given ones."""
         kept = _taken(self.partition, self.kinds) if self.partition != "default" else self.model_fields_set
-        foreign_keys = {*OPTIONS} - {*kept} | self._foreign_to_data()
+        foreign_keys = {*OPTIONS} - {*kept} | self._foreign_to_data() | (set() if self.without else {"without"})
         return {key: value for key, value in dump(self).items() if key not in foreign_keys}
 
     def _foreign_to_data(self) -> set[str]:

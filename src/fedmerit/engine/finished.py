@@ -14,6 +14,7 @@ from typing import Any
 
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
+from fedmerit.config.trust import only_trusted_parts
 from fedmerit.core.learner import Learner, NamedLearner
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.models.clusters import ClusterModels
@@ -28,7 +29,7 @@ from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
-from fedmerit.store.model_files import read_model, read_tensors
+from fedmerit.store.model_files import file_hashes, read_model, read_tensors
 from fedmerit.store.reasons import why
 from fedmerit.store.run_folder import CLUSTERS, DATA, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
@@ -45,6 +46,7 @@ class Run:
     learner  trains and predicts; None for a run from a configuration, which names it
     folder   the run folder; None for a run in memory
     encoder  converts table rows to inputs; None for a run without a table
+    trust    import the Python parts that the folder names, also those that this machine has not run before
 
     `federate`, `run_config` and `Run.load` return it.
 
@@ -59,17 +61,22 @@ class Run:
     learner: Learner | None = None
     folder: Path | None = None
     encoder: Encoder | None = None
+    trust: bool = False
 
     @classmethod
-    def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
-        """Load a run from its folder; `learner` is needed for runs of `federate`, which have no configuration."""
-        ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
+    def load(cls, folder: Path | str, learner: Learner | None = None, *, trust: bool = False) -> Run:
+        """Load a run from its folder; `learner` is needed for runs of `federate`, which have no configuration.
+
+        With `trust`, code that the folder names is imported, also if this machine has not run it before.
+        """
+        ledger = open_ledger(Path(folder))
+        model = read_model(Path(folder) / MODEL, ledger.files().get(MODEL))
         if model is None:
             raise FolderError(
-                f"{folder} has no finished run: its {MODEL} is missing or damaged; resume the run with "
+                f"{folder} has no finished run: its {MODEL} is missing, damaged or replaced; resume the run with "
                 f"`fedmerit run --resume {folder}`, or check it with `fedmerit verify {folder}`"
             )
-        return cls(ledger, model[0], learner, Path(folder))
+        return cls(ledger, model[0], learner, Path(folder), trust=trust)
 
     def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
         """The final model for torch's `module.load_state_dict`; with `client`, that client's personal model.
@@ -135,7 +142,8 @@ class Run:
         encoder = self._encoder()
         if x is None and encoder is None:
             config = _config(self.ledger, "example rows; give some: run.write_onnx(path, x)")
-            x = make_task(config).federation.train.x[:16]
+            with only_trusted_parts(self.trust):
+                x = make_task(config).federation.train.x[:16]
         if encoder is not None and self.ledger.rounds()[-1]["epsilon"] is not None:
             text = f"{path} contains medians and scales of clients, which epsilon does not cover; do not publish it"
             warnings.warn(text, NoteWarning, stacklevel=2)
@@ -148,7 +156,8 @@ class Run:
         if self.learner is not None:
             return self.learner
         config = _config(self.ledger, "its learner; give it: Run.load(folder, learner=...)")
-        return make_learner(config.task, config.train, self._encoder())
+        with only_trusted_parts(self.trust):
+            return make_learner(config.task, config.train, self._encoder())
 
     def _encoder(self) -> Encoder | None:
         return self.encoder or read_encoder(self.folder, self.ledger)
@@ -159,7 +168,8 @@ class Run:
             check_shared(self.ledger)
             return self.model
         number = self.ledger.find_client(client)
-        personal = None if self.folder is None else read_model(self.folder / PERSONAL / f"{number}.safetensors")
+        file = f"{PERSONAL}/{number}.safetensors"
+        personal = None if self.folder is None else read_model(self.folder / file, self.ledger.files().get(file))
         if personal is None:
             name = self.ledger.names()[number]
             raise FolderError(
@@ -261,7 +271,7 @@ def write_data(folder: Path, federation: Federation) -> None:
 
 def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     """Read the encoder from the run folder, or make it from the configuration's table; None without a table."""
-    if stored := stored_encoder(folder):
+    if stored := stored_encoder(folder, ledger):
         return stored
     values = json.loads(ledger.meta().get("config", "null")) or {}
     if not str(values.get("task", {}).get("data", "")).startswith(TABLE):
@@ -270,10 +280,13 @@ def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
     return make_federation(config.task, config.run.seed).encoder
 
 
-def stored_encoder(folder: Path | None) -> Encoder | None:
-    """Read the encoder from the run folder; None if it has none."""
-    if folder is None or not (folder / ENCODER).is_file():
+def stored_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
+    """Read the encoder from the run folder; None if it has none, FolderError if it is not the run's."""
+    kept = ledger.files().get(ENCODER)
+    if folder is None or (kept is None and not (folder / ENCODER).is_file()):
         return None
+    if file_hashes(folder, [ENCODER]) != {ENCODER: kept}:
+        raise FolderError(f"{folder / ENCODER} is missing or not the run's; see `fedmerit verify {folder}`")
     return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
 
 

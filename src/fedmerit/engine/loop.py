@@ -7,7 +7,7 @@ import math
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,13 +30,22 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
-from fedmerit.core.types import ACCURACY, Note
+from fedmerit.core.types import ACCURACY, EMPTY, Note
 from fedmerit.engine.measure import on_rows, tests_one_model, with_final_numbers
 from fedmerit.errors import RunFailed, RunStopped
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
-from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, ENCODER, MODEL, PERSONAL
+from fedmerit.store.model_files import (
+    file_hashes,
+    model_content,
+    model_paths,
+    read_checkpoint,
+    remove_checkpoints,
+    write_checkpoint,
+    write_content,
+    write_model,
+)
+from fedmerit.store.run_folder import BEST, CLUSTERS, DATA, DRAW_SEED, ENCODER, MODEL, PERSONAL
 from fedmerit.store.status import status_file
 from fedmerit.tasks.encoding import Encoder
 
@@ -105,7 +114,9 @@ def run_rounds(
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
     with status_file(folder) as tell:
         state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
-        state = state or first_state(fleet, host, recipe, settings.seed, ledger)
+        if state is None:
+            state = first_state(fleet, host, recipe, settings.seed, ledger)
+            ledger.seal(0, {} if folder is None else file_hashes(folder, (ENCODER, DATA)))
         validated = ledger.validated()  # if these already stop the run, it was killed after its last round
         ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
         for index in range(state.history.rounds + 1, settings.rounds + 1):
@@ -128,11 +139,12 @@ def run_rounds(
                 record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
             if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
                 record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
+            files: Mapping[str, str] = EMPTY
             if checkpoints is not None:
                 # the best model is chosen on clients' test rows, which the privacy accounting does not cover
                 best = tests_one_model(recipe) and privacy is None
-                write_models(checkpoints, ledger, fleet, state, record, best=best)
-            ledger.append(record)  # after the models, so that every round in the ledger has a checkpoint
+                files = write_models(checkpoints, ledger, fleet, state, record, best=best)
+            ledger.append(record, files=files)  # after the models, so that every round in the ledger has a checkpoint
             for call in on_record:
                 call(record)
             if stopping is not None and stopping.asked and index < settings.rounds:
@@ -142,7 +154,7 @@ def run_rounds(
             reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
             raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
         if folder is not None:
-            write_final_models(folder, state, fleet)
+            write_final_models(folder, ledger, state, fleet)
     return state
 
 
@@ -203,9 +215,10 @@ def newest_state(
 
     `load(run, index)` restores the clients' state after a round, and returns False if it is not intact.
     """
-    checkpoint = read_checkpoint(folder, ledger.last_round(), ledger.identity())
+    identity, kept = ledger.identity(), ledger.files()
+    checkpoint = read_checkpoint(folder, ledger.last_round(), identity, kept)
     while checkpoint and not load(folder, checkpoint[2]):
-        checkpoint = read_checkpoint(folder, checkpoint[2] - 1, ledger.identity())
+        checkpoint = read_checkpoint(folder, checkpoint[2] - 1, identity, kept)
     ledger.forget_after(checkpoint[2] if checkpoint else -1)  # -1 also removes the events before round 1
     if checkpoint is None:
         return None
@@ -213,23 +226,34 @@ def newest_state(
     return State(model, ledger.history(recipe.remembers), parts)
 
 
-def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
-    """Write what a killed run resumes from: personal models, the best model so far, and the checkpoint."""
+def write_models(
+    folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool
+) -> dict[str, str]:
+    """Write what a killed run resumes from: personal models, the best model so far, and the checkpoint.
+
+    Returns the checkpoint's name and seal, for the ledger.
+    """
     fleet.save(folder, record.index)
     if best and record.evaluation is not None and ledger.is_best(record):
         write_model(folder / BEST, state.model, record.index, fleet.server.name_tensors(state.model))
-    write_checkpoint(folder, state, ledger.identity())
+    return write_checkpoint(folder, state, ledger.identity())
 
 
-def write_final_models(folder: Path, state: State, fleet: Fleet) -> None:
-    """Write the final model, personal models and cluster models, and remove the checkpoints."""
+def write_final_models(folder: Path, ledger: Ledger, state: State, fleet: Fleet) -> None:
+    """Write personal models, cluster models and the final model, and remove the checkpoints.
+
+    The ledger gets their seals before the final model is there: a run with a final model is complete.
+    """
     if any_saved(folder):
         copy_out(folder, folder / PERSONAL)
     rounds, models = state.history.rounds, models_in(state)
-    write_model(folder / MODEL, state.model, rounds, fleet.server.name_tensors(state.model))
     for number, model in enumerate(models if len(models) > 1 else ()):
         (folder / CLUSTERS).mkdir(exist_ok=True)
         write_model(folder / CLUSTERS / f"{number}.safetensors", model, rounds, fleet.server.name_tensors(model))
+    content, seal = model_content(state.model, rounds, fleet.server.name_tensors(state.model))
+    others = [path.relative_to(folder).as_posix() for path in model_paths(folder) if path != folder / MODEL]
+    ledger.seal(rounds, file_hashes(folder, (ENCODER, DATA, *others)) | {MODEL: seal})
+    write_content(folder / MODEL, content)
     remove_checkpoints(folder)
 
 

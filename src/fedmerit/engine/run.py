@@ -20,6 +20,7 @@ from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run, write_data
+from fedmerit.engine.leaving import LEAVING, write_statement
 from fedmerit.engine.logs import RoundLog, log_format
 from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
 from fedmerit.engine.measure import default_measure
@@ -139,6 +140,7 @@ def run_config(
     *,
     draw_seed: int | None = None,
     measure: str | None = None,
+    leaving: str = "",
 ) -> Run:
     """Run a configuration, and write a new run folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
@@ -148,6 +150,7 @@ def run_config(
     load       makes the task of the configuration
     draw_seed  replaces `run.seed` for the selection of clients and batches; data and first model do not change
     measure    what the run is judged by if `run.measure` is not set, for runs of a study; default: by the labels
+    leaving    the note of `engine.leaving.leave` on clients that left: the folder then gets a statement
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -164,7 +167,16 @@ def run_config(
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
         measure = config.run.measure or measure or default_measure(task.learner, task.federation)
-        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed, measure=measure)
+        make_folder(
+            out,
+            config,
+            names,
+            part_to_json(recipe),
+            device,
+            draw_seed=draw_seed,
+            measure=measure,
+            about={LEAVING: leaving} if leaving else {},
+        )
     return _run_locally(out, config, task, on_record)
 
 
@@ -191,8 +203,9 @@ def resume(
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # the run may have been killed before it removed them
         if not (folder / SUMS).exists():
+            write_statement(folder)
             write_sums(folder)
-        return Run.load(folder)
+        return Run.load(folder, trust=True)
     task = on_devices(load(config), config.run)
     check_device(folder, device_of(task.learner))
     return _run_locally(folder, config, task, on_record)
@@ -210,7 +223,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
         write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory
         _run_into(folder, config, fleet, [on_record] if on_record else [])
-    return Run.load(folder)
+    return Run.load(folder, trust=True)
 
 
 def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord]) -> None:
@@ -229,6 +242,7 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
             stop=stop,
             on_record=on_record,
         )
+    write_statement(folder)
     write_sums(folder)
 
 
@@ -258,7 +272,7 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
         with held(folder), resumable(folder, "start again"):
             logs = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
             _run_into(folder, config, fleet, [*logs, *([on_record] if on_record else [])])
-    return Run.load(folder)
+    return Run.load(folder, trust=True)
 
 
 def on_devices(task: Task, settings: RunConfig) -> Task:

@@ -58,6 +58,8 @@ class RunWriter:
             )
         if len(set(given)) != len(given):
             raise ConfigError(f"names of nodes must differ (got {given!r:.80}); rename one")
+        if not all(name.strip() for name in given):
+            raise ConfigError(f"names of nodes must not be empty (got {given!r:.80}); name each node")
         self._out, self._lock = out, ExitStack()
         self._clients: dict[int, ClientId] = {}
         self.state: State | None = None
@@ -165,12 +167,13 @@ class RunWriter:
         record = replace(record, notes=(*record.notes, *notes))
         for client in range(len(self.ledger.names()), len(self.names)):
             self.ledger.add_client(client, self.names[client])
+        files: dict[str, str] = {}
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
-            write_checkpoint(self._out, state, self.ledger.identity())
+            files = write_checkpoint(self._out, state, self.ledger.identity())
             named = {name: array.numpy() for name, array in arrays.items()}
-            write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
-        self.ledger.append(record)
+            files[MODEL] = write_model(self._out / MODEL, state.model, record.index, NamedTensors(named, tuple(named)))
+        self.ledger.append(record, files=files)
         return record
 
     def amend(

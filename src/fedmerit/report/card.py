@@ -167,7 +167,7 @@ class _Card:
         settings = json.loads(run.ledger.meta().get("config", "null"))
         config, tested = make_config(settings) if settings else None, _tested(run.ledger, rounds[-1]["round"])
         data = None if rounds[-1]["epsilon"] is not None else _read_data(run, config, tested)
-        encoder = run.encoder or (data.encoder if data else stored_encoder(run.folder))
+        encoder = run.encoder or (data.encoder if data else stored_encoder(run.folder, run.ledger))
         return cls(run, rounds[-1], run.ledger.names(), tested, config, encoder, data)
 
     def sections(self) -> dict[str, list[Block]]:
@@ -352,7 +352,7 @@ def _read_data(run: Run, config: Config | None, tested: Mapping[int, tuple[int, 
         return None
     sizes = {client: rows for client, (_, rows) in tested.items()}
     same = [*data.names] == run.ledger.names() and dict(enumerate(data.test.sizes.tolist())) == sizes
-    stored = stored_encoder(run.folder)
+    stored = stored_encoder(run.folder, run.ledger)
     return data if same and stored in (None, data.encoder) else None
 
 

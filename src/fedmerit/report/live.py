@@ -16,7 +16,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,6 +30,10 @@ FILES = (LEDGER, f"{LEDGER}-wal", MODEL)
 """Files of a run that change with every round, or when it ends."""
 SETTLED = 100_000_000
 """Nanoseconds after which a file that was written to has its own time of change: clocks of file systems are coarse."""
+MOST_CONNECTIONS = 64
+"""Open connections; further ones are closed at once, so that silent ones do not use up threads and memory."""
+IDLE_SECONDS = 20.0
+"""Time after which a connection that sends no request is closed; the page asks more often."""
 REST = 5
 """Least time between two builds of the page, as a multiple of the time of one build."""
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -96,13 +100,13 @@ def run_state(run: PageRun) -> dict[str, Any]:
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A thread for each request; they all end with the server."""
+    """A thread for each of at most `MOST_CONNECTIONS`; they all end with the server."""
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, host: str, port: int, folder: Path) -> None:
-        self.page = LivePage(folder)
+        self.page, self._free = LivePage(folder), BoundedSemaphore(MOST_CONNECTIONS)
         self.token = "" if is_loopback(host) else secrets.token_urlsafe(16)
         super().__init__((host, port), Handler)
 
@@ -111,6 +115,20 @@ class LiveServer(ThreadingHTTPServer):
         """The link to open, with its token where it has one."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/{f'{self.token}/' if self.token else ''}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread, or close it if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection until it ends, and free its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore readers that disconnect."""
@@ -129,6 +147,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: LiveServer
     protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
         """Answer, or refuse."""

@@ -25,10 +25,11 @@ from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, PairDistances, Record, remember_facts
-from fedmerit.core.types import ACCURACY, REMEMBERED, ClientId, Matrix, Vector
+from fedmerit.core.types import ACCURACY, EMPTY, REMEMBERED, ClientId, Matrix, Vector
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.ledger_tables import (
+    CHAINED,
     RELEASE,
     SCHEMA,
     SCHEMA_VERSION,
@@ -186,14 +187,26 @@ class Ledger:
         with closing(sqlite3.connect(path)) as other:
             self._db.backup(other)
 
-    def append(self, record: Record, *, again: bool = False) -> None:
-        """Append a round in one transaction; `again`: replace the rows of that round."""
+    def append(self, record: Record, *, again: bool = False, files: Mapping[str, str] = EMPTY) -> None:
+        """Append a round in one transaction; `again`: replace the rows of that round. `files` as in `seal`."""
         with _transaction(self._db) as db:
             for table, rows_of in TABLES.items():
                 if again:
                     db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
                 insert(db, table, ({"round": record.index, **row} for row in rows_of(record)))
+            insert(db, "files", _file_rows(record.index, files))
             extend_chain(db, record.index)
+
+    def seal(self, index: int, files: Mapping[str, str]) -> None:
+        """Bring files of a round into the chain: name -> seal of a model, or SHA-256 of another file."""
+        with _transaction(self._db) as db:
+            db.execute("DELETE FROM files WHERE round = ? AND name NOT LIKE 'checkpoints/%'", (index,))
+            insert(db, "files", _file_rows(index, files))
+            extend_chain(db, index)
+
+    def files(self) -> dict[str, str]:
+        """The files in the chain, with the newest hash of each."""
+        return dict(self._db.execute("SELECT name, hash FROM files ORDER BY round"))
 
     def add_client(self, client: int, name: str) -> None:
         """Add a client that joined after the start of the run."""
@@ -210,7 +223,7 @@ class Ledger:
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be repeated."""
         with _transaction(self._db) as db:
-            for table in TABLES:
+            for table in CHAINED:
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (index,))
             db.execute("DELETE FROM chain WHERE round > ?", (index,))
             if index < 0:
@@ -430,6 +443,10 @@ def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def _file_rows(index: int, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"round": index, "name": name, "hash": value} for name, value in files.items()]
 
 
 def _by_name(texts: Sequence[str]) -> dict[str, Vector]:

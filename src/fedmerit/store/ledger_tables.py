@@ -1,7 +1,8 @@
 """The ledger's tables: schema, conversion of a round's record into rows, and a chain of hashes over all rows.
 
 The chain has for each round a hash over all of its rows and the hash before it. Round 0 covers what describes the run
-as a whole: settings, versions, names. A row that is changed, added or removed breaks the chain from its round on.
+as a whole: settings, versions, names. The table `files` brings the files next to the ledger into the chain: encoder,
+checkpoints and models. A row that is changed, added or removed breaks the chain from its round on.
 Whoever writes to the file can make another chain: keep its last hash elsewhere where that matters.
 """
 
@@ -29,7 +30,7 @@ from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError, FolderError
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -96,6 +97,9 @@ CREATE TABLE releases (              -- what a private run reveals, each written
     multiplier REAL NOT NULL, fraction REAL NOT NULL,
     hash TEXT NOT NULL               -- over this row and the hash before
 );
+CREATE TABLE files (                 -- files next to the ledger: the seal of a model, else the SHA-256
+    round INTEGER NOT NULL, name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (round, name)
+) WITHOUT ROWID;
 CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);   -- over all rows of a round and the hash before
 """
 
@@ -331,6 +335,8 @@ TABLES: Mapping[str, Callable[[Record], Iterable[Row]]] = {
     "events": event_rows,
 }
 """The tables that a round writes to."""
+CHAINED = (*TABLES, "files")
+"""The tables that a round's hash covers."""
 
 WHOLE = ("meta", "clients")
 """The tables that speak of the run as a whole."""
@@ -351,7 +357,7 @@ def extend_chain(db: sqlite3.Connection, index: int) -> None:
 def link(db: sqlite3.Connection, index: int, before: str) -> str:
     """SHA-256 of the previous hash and every row of the round, table by table."""
     digest = sha256(before.encode())
-    for table in (*(WHOLE if index == 0 else ()), *TABLES):
+    for table in (*(WHOLE if index == 0 else ()), *CHAINED):
         digest.update(f"\n{table}\n".encode())
         for row in _rows(db, table, index):
             digest.update(repr(row).encode("utf-8", "backslashreplace"))
@@ -404,7 +410,7 @@ def broken_links(db: sqlite3.Connection) -> list[str]:
             where = f"round {index} is" if index else "settings, versions or names are"
             return [f"{where} not what was written"]
     outside = "SELECT count(*) FROM {} WHERE round IS NULL OR round NOT IN (SELECT round FROM chain)"
-    more = [table for table in TABLES if db.execute(outside.format(table)).fetchone()[0]]
+    more = [table for table in CHAINED if db.execute(outside.format(table)).fetchone()[0]]
     rounds = db.execute("SELECT count(*) FROM rounds").fetchone()[0]
     lost = [] if rounds == len(hashes) - 1 else [f"{len(hashes) - 1} rounds were written, {rounds} are there"]
     unknown = [f"table {table} has rows of rounds that were never written" for table in more]

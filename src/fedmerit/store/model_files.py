@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,44 +17,65 @@ from safetensors.numpy import save
 
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.state import State
-from fedmerit.core.types import Model
+from fedmerit.core.types import EMPTY, Model
 from fedmerit.errors import FolderError
 
 FOLDER = "checkpoints"
+SUFFIX = ".safetensors"
 MODEL = "model"
 SEAL, UNSEALED = "seal", "0" * 64
 LONGEST_HEADER = 1 << 24
 VERSION = 1
 """Of the format of checkpoints."""
 OWN = "own"
+NOT_KEPT = "it is not the file that the ledger names"
 NOT_SEALED, DAMAGED = "it is not sealed, or of an older format", "it is damaged"
 Sealed: TypeAlias = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 """The tensors of a file, and their metadata."""
 KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
-def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> None:
+def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> str:
     """Write the model and its round, atomically and synced: one tensor `model`, or the tensors that the learner names.
 
-    Named tensors are what the model's own library loads.
+    Named tensors are what the model's own library loads. Returns the file's seal.
     """
+    content, seal = model_content(model, index, named)
+    write_content(path, content)
+    return seal
+
+
+def model_content(model: Model, index: int, named: NamedTensors | None = None) -> tuple[bytes, str]:
+    """What `write_model` writes, and its seal."""
     if named is None:
-        write_sealed(path, {MODEL: model}, {"round": index})
-    else:
-        write_sealed(path, named.tensors, {"round": index, "vector": named.vector, "beside": named.beside})
+        return sealed({MODEL: model}, {"round": index})
+    return sealed(named.tensors, {"round": index, "vector": named.vector, "beside": named.beside})
 
 
-def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Serialise tensors and metadata with a SHA-256 over the whole file, computed with zeros in its own place.
+def sealed(tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Serialise tensors and metadata with a seal: a SHA-256 over the whole file, computed with zeros in its own place.
 
-    So the seal covers names, types, shapes, round, settings and numbers. Atomic, and on the disk when this returns.
+    So the seal covers names, types, shapes, round, settings and numbers.
     """
     ordered = {name: np.ascontiguousarray(tensors[name]).reshape(tensors[name].shape) for name in sorted(tensors)}
     # one key: safetensors writes several in no fixed order, and equal models shall be equal files
     content = save(ordered, metadata={"fedmerit": json.dumps({**about, SEAL: UNSEALED})})
+    seal = sha256(content).hexdigest()
+    return content.replace(UNSEALED.encode(), seal.encode(), 1), seal
+
+
+def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> str:
+    """Write tensors and metadata with a seal, and return the seal."""
+    content, seal = sealed(tensors, about)
+    write_content(path, content)
+    return seal
+
+
+def write_content(path: Path, content: bytes) -> None:
+    """Write a file atomically; it is on the disk when this returns."""
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
-        file.write(content.replace(UNSEALED.encode(), sha256(content).hexdigest().encode(), 1))
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
@@ -65,10 +86,13 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping
         os.close(folder)
 
 
-def read_model(path: Path) -> tuple[Model, int] | None:
-    """Read the model as one row, and its round; None if the file is missing, truncated or altered."""
+def read_model(path: Path, seal: str | None = None) -> tuple[Model, int] | None:
+    """Read the model as one row, and its round; None if the file is missing, truncated or altered.
+
+    With `seal`, also None if the file has another seal.
+    """
     file = _read(path)
-    if file is None:
+    if file is None or seal not in (None, file[1][SEAL]):
         return None
     tensors, about = file
     if "vector" not in about:
@@ -87,7 +111,9 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _read(path: Path) -> Sealed | None:
-    """Read tensors and metadata; None if the file is missing, truncated or altered."""
+    """Read tensors and metadata; None if the file is missing, truncated or altered, or a pipe, which would block."""
+    if not path.is_file():
+        return None
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["fedmerit"])
@@ -112,8 +138,10 @@ def _seal(path: Path, kept: str) -> str:
     return digest.hexdigest()
 
 
-def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
+def write_checkpoint(run: Path, state: State, identity: str = "") -> dict[str, str]:
     """Write the state after a round of the run with this identity, without its history, which is in the ledger.
+
+    Returns the file's name and seal, for the ledger.
 
     Arrays are tensors under the "/"-joined path in `State.own`, in their own type; other leaves are JSON in the header,
     floats as `float.hex()`. Checkpoints older than the last before this one are removed.
@@ -127,21 +155,28 @@ def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
         else:  # floats as hexadecimal text, so that they come back to the bit
             leaves[name] = {"float": float(leaf).hex()} if isinstance(leaf, float | np.floating) else leaf
     about = {"version": VERSION, "round": index, "run": identity, "own": leaves}
-    write_sealed(run / FOLDER / f"{index:08d}.safetensors", tensors, about)
+    name = f"{FOLDER}/{index:08d}.safetensors"
+    seal = write_sealed(run / name, tensors, about)
     for path in _paths(run)[KEPT:]:
         path.unlink()
+    return {name: seal}
 
 
-def read_checkpoint(run: Path, upto: int, identity: str = "") -> tuple[Model, dict[str, Any], int] | None:
+def read_checkpoint(
+    run: Path, upto: int, identity: str = "", kept: Mapping[str, str] = EMPTY
+) -> tuple[Model, dict[str, Any], int] | None:
     """Read the newest intact checkpoint of this run up to this round: model, states and round.
 
-    A checkpoint that is not sealed, or of another format, is refused: nothing says what is in it.
+    `kept` are the seals in the ledger, by name of the file. A checkpoint that is not sealed, or of another format, is
+    refused: nothing says what is in it.
     """
     for path in _paths(run):
         if not path.stem.isdecimal() or int(path.stem) > upto:
             continue
+        if not path.is_file():
+            raise FolderError(f"cannot resume from {path}: it is not a file; remove it")
         file = _read(path)
-        fault = checkpoint_fault(path, file, identity)
+        fault = checkpoint_fault(path, file, identity, kept)
         if fault == NOT_SEALED:
             raise FolderError(f"cannot resume from {path}: {fault}; start a new run")
         if fault or file is None:
@@ -172,8 +207,10 @@ def _leaves(own: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield before + key, value
 
 
-def checkpoint_fault(path: Path, file: Sealed | None, identity: str) -> str:
+def checkpoint_fault(path: Path, file: Sealed | None, identity: str, kept: Mapping[str, str] = EMPTY) -> str:
     """The reason why a file is not the checkpoint of this run that its name promises; empty if it is."""
+    if not path.is_file():
+        return DAMAGED
     try:
         with safe_open(path, framework="numpy") as header:
             about = json.loads((header.metadata() or {}).get("fedmerit", "{}"))
@@ -185,20 +222,40 @@ def checkpoint_fault(path: Path, file: Sealed | None, identity: str) -> str:
         return DAMAGED
     if path.stem != f"{int(about['round']):08d}":
         return f"it is of round {about['round']}"
-    return "" if about.get("run") == identity else "it is of a run with other settings"
+    if about.get("run") != identity:
+        return "it is of a run with other settings"
+    return "" if kept.get(f"{FOLDER}/{path.name}", about[SEAL]) == about[SEAL] else NOT_KEPT
 
 
-def damaged_models(run: Path, identity: str) -> dict[str, str]:
-    """Damaged model files of a run's folder, with the reason."""
+def damaged_models(run: Path, identity: str, kept: Mapping[str, str]) -> dict[str, str]:
+    """Damaged model files of a run's folder, and those that are not the ones in the ledger, with the reason."""
     faults: dict[str, str] = {}
     for path in sorted(run.rglob("*.safetensors")):
-        file = _read(path)
+        name, file = path.relative_to(run).as_posix(), _read(path)
         if path.parent == run / FOLDER:
-            fault = checkpoint_fault(path, file, identity)
+            fault = checkpoint_fault(path, file, identity, kept)
         else:
-            fault = DAMAGED if file is None else ""
-        faults |= {path.relative_to(run).as_posix(): fault} if fault else {}
+            fault = DAMAGED if file is None else "" if kept.get(name, file[1][SEAL]) == file[1][SEAL] else NOT_KEPT
+        faults |= {name: fault} if fault else {}
     return faults
+
+
+def model_paths(run: Path) -> list[Path]:
+    """The model files of a run that stay when its checkpoints are removed."""
+    return [path for path in sorted(run.rglob("*.safetensors")) if FOLDER not in path.relative_to(run).parts]
+
+
+def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
+    """The hashes of files in a run's folder, for the ledger: the seal of a model, "" if it is damaged, else SHA-256."""
+    hashes: dict[str, str] = {}
+    for name in names:
+        path = run / name
+        if path.suffix == SUFFIX:
+            file = _read(path)
+            hashes[name] = str(file[1][SEAL]) if file else ""
+        elif path.is_file():
+            hashes[name] = sha256(path.read_bytes()).hexdigest()
+    return hashes
 
 
 def checkpoint_rounds(run: Path) -> list[int]:

@@ -20,11 +20,12 @@ from uuid import uuid4
 from fedmerit.config.own import own_sources
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
+from fedmerit.config.trust import record_sources
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import recipe_name
 from fedmerit.core.system import instruction_set, processor
-from fedmerit.core.types import ACCURACY
+from fedmerit.core.types import ACCURACY, EMPTY
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import MEASURE, Ledger
 
@@ -72,12 +73,13 @@ def make_folder(
     *,
     draw_seed: int | None = None,
     measure: str = ACCURACY,
+    about: Mapping[str, str] = EMPTY,
 ) -> None:
     """Create a folder with configuration and empty ledger, atomically.
 
     A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
     train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds. `measure` is
-    what the run is judged by.
+    what the run is judged by, `about` more for the ledger.
     """
     check_new(out)
     try:
@@ -90,7 +92,7 @@ def make_folder(
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
         settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
         meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
-        meta |= {DEVICE: device} if device else {}
+        meta |= {DEVICE: device, **about} if device else about
         meta |= {} if draw_seed is None else {DRAW_SEED: str(draw_seed)}
         meta |= {} if measure == ACCURACY else {MEASURE: measure}
         Ledger.create(part / LEDGER, names, meta).close()
@@ -195,6 +197,7 @@ def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) ->
 def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
     """The origin of a run, for its ledger: versions, recipe, sources of user-defined parts."""
     own = own_sources(recipe, _names_in(config) if config else ())
+    record_sources(own)
     chosen = {KERNELS: kernels()} if config or "torch" in sys.modules else {}
     return environment() | chosen | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
 

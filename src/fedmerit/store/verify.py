@@ -1,8 +1,9 @@
 """Verify that the files of a run are what the run wrote.
 
-A run that came to its end leaves `SHA256SUMS`, which `sha256sum -c` reads, too. Before that, the ledger's chain and the
-seals of checkpoints tell. Both show damage and changes by hand; whoever rewrites everything can make them fit, unless
-the chain's last hash was kept elsewhere. Of a private run, epsilon is computed again from the releases that it booked.
+The ledger's chain covers its rows, the configuration, the encoder, the checkpoints and the models: its last hash stands
+for all of them. A run that came to its end also leaves `SHA256SUMS`, which `sha256sum -c` reads. Both show damage and
+changes by hand; whoever rewrites everything can make them fit, unless the last hash was kept elsewhere. Of a private
+run, epsilon is computed again from the releases that it booked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -24,11 +25,13 @@ from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError, FolderError, UserError
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.model_files import damaged_models
-from fedmerit.store.run_folder import CONFIG, LEDGER, differences
+from fedmerit.store.model_files import FOLDER as CHECKPOINTS
+from fedmerit.store.model_files import NOT_KEPT, SUFFIX, damaged_models, file_hashes, model_paths
+from fedmerit.store.run_folder import BEST, CONFIG, LEDGER, MODEL, OWN_SOURCES, differences
 from fedmerit.store.strict_json import load_json
 
 SUMS = "SHA256SUMS"
+CHANGED = "it is not what was written"
 LARGEST_SUMS = 1 << 24
 ROUNDING = 1e-6
 """The relative difference of epsilon that other versions of libraries may make."""
@@ -36,12 +39,13 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result: faults by file, the number of rounds, the last hash of the chain, and what was not checked."""
+    """The result: faults by file, the number of rounds, the last hash of the chain, what it covers and what not."""
 
     faults: dict[str, str]
     rounds: int
     head: str
-    skipped: tuple[str, ...] = ()
+    covered: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
 
 
 def write_sums(folder: Path) -> None:
@@ -50,7 +54,8 @@ def write_sums(folder: Path) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     part = folder / f"{SUMS}.part"
     part.write_text(
-        "".join(f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)), encoding="utf-8"
+        "".join(f"{file_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)),
+        encoding="utf-8",
     )
     part.replace(folder / SUMS)
 
@@ -58,7 +63,7 @@ def write_sums(folder: Path) -> None:
 def verify_run(folder: Path) -> Verified:
     """Find every fault of a run's folder; none if all files are unchanged."""
     faults, rounds, head, identity = _wrong_sums(folder), 0, "", ""
-    skipped: tuple[str, ...] = ()
+    kept, covered, skipped = dict[str, str](), [LEDGER], list[str]()
     if not (folder / LEDGER).is_file() and not faults:
         raise FolderError(f"no run in {folder}: it has no {LEDGER}; give a folder made by `fedmerit run`")
     try:
@@ -67,34 +72,73 @@ def verify_run(folder: Path) -> Verified:
             if damage:
                 faults.setdefault(LEDGER, damage[0])
             else:
-                rounds, head, identity = ledger.last_round(), ledger.head(), ledger.identity()
-                faults |= _other_config(folder, ledger.meta())
+                rounds, head, identity, kept = ledger.last_round(), ledger.head(), ledger.identity(), ledger.files()
+                meta = ledger.meta()
+                covered += [CONFIG] if "config" in meta else []
+                faults = _other_files(folder, kept) | _other_config(folder, meta) | faults
                 wrong, skipped = _check_epsilon(ledger)
+                skipped += _not_covered(folder, meta, kept)
                 if wrong:
                     faults.setdefault(LEDGER, wrong)
     except UserError as error:
         faults.setdefault(LEDGER, printable(str(error)))
-    return Verified(damaged_models(folder, identity) | faults, rounds, head, skipped)
+    covered += sorted(name for name in kept if (folder / name).is_file())
+    models = damaged_models(folder, identity, kept)
+    if kept and LEDGER not in models and faults.get(MODEL) == CHANGED and MODEL not in models:
+        faults[SUMS] = "it has another sum of a model that the chain proves"
+    return Verified(models | faults, rounds, head, tuple(covered), tuple(skipped))
 
 
-def _check_epsilon(ledger: Ledger) -> tuple[str, tuple[str, ...]]:
+def _other_files(folder: Path, kept: Mapping[str, str]) -> dict[str, str]:
+    """Files that the chain names and that are missing or different; models without a name in it, once a run ended.
+
+    Seals of models are compared by `damaged_models`. Old checkpoints are removed, so they may be missing.
+    """
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in kept):
+        return {LEDGER: "it names files outside of the folder"}
+    names = {name for name in kept if not name.startswith(f"{CHECKPOINTS}/")}
+    faults = {printable(name): "it is missing" for name in names if not (folder / name).is_file()}
+    texts = [name for name in names if not name.endswith(SUFFIX) and (folder / name).is_file()]
+    others = file_hashes(folder, texts)
+    faults |= {printable(name): NOT_KEPT for name, found in others.items() if found != kept[name]}
+    if MODEL in kept and names - {MODEL}:  # a strategy in a Flower app has only that one, and no end
+        here = {path.relative_to(folder).as_posix() for path in model_paths(folder)}
+        faults |= {printable(name): "the ledger does not name it" for name in here - names}
+    return faults
+
+
+def _not_covered(folder: Path, meta: Mapping[str, str], kept: Mapping[str, str]) -> list[str]:
+    """What the last hash says nothing about, in words."""
+    config = load_json(meta.get("config", "{}"), "the configuration in the ledger")
+    data = config.get("task", {}).get("data", "the task in Python") if isinstance(config, dict) else "?"
+    lines = [f"the rows that the run learned from ({data})"]
+    own = load_json(meta.get(OWN_SOURCES, "{}"), "the sources in the ledger")
+    lines += [f"the code of your own parts: {', '.join(map(str, own))}"] if isinstance(own, dict) and own else []
+    if (folder / MODEL).is_file() and not (folder / SUMS).is_file():
+        lines.append(f"files without a place in the chain, because {SUMS} is missing")
+    if (folder / CHECKPOINTS).is_dir():
+        lines.append(f"{BEST} and the clients' models in {CHECKPOINTS}/, which enter the chain when the run ends")
+    return [printable(line, 500) for line in lines]
+
+
+def _check_epsilon(ledger: Ledger) -> tuple[str, list[str]]:
     """The first round whose epsilon does not match the releases so far; or why that was not checked."""
     releases, privacy = ledger.releases(), _kept_privacy(ledger)
     if privacy is None:
-        return "it has releases, and its recipe has no noisy sum" if releases else "", ()
+        return "it has releases, and its recipe has no noisy sum" if releases else "", []
     try:
         require_account()
     except ConfigError as error:
-        return "", (f"epsilon was not computed again: {error}",)
+        return "", [f"epsilon, which was not computed again: {error}"]
     last = {release.round: place for place, release in enumerate(releases, start=1)}
     for row in ledger.rounds():
         index, spent = row["round"], row["epsilon"]
         if index not in last:
-            return f"round {index} has no release", ()
+            return f"round {index} has no release", []
         expected = epsilon_of_releases(privacy, releases[: last[index]])
         if spent is None or not math.isclose(spent, expected, rel_tol=ROUNDING):
-            return f"round {index} has epsilon {spent}, and its releases cost {expected:.6g}", ()
-    return "", ()
+            return f"round {index} has epsilon {spent}, and its releases cost {expected:.6g}", []
+    return "", []
 
 
 def _kept_privacy(ledger: Ledger) -> PrivateSum | None:
@@ -118,11 +162,13 @@ def _wrong_sums(folder: Path) -> dict[str, str]:
         if not separator or len(digest) != 64:
             return {SUMS: "it holds a line that is no sum"}
         kept[name] = digest
+    if not kept:
+        return {SUMS: "it is empty"}
     here = {one.relative_to(folder).as_posix(): one for one in _files(folder)}
     wrong = {printable(name): "it is missing" for name in kept.keys() - here.keys()}
     wrong |= {printable(name): "no sum was written of it" for name in here.keys() - kept.keys()}
-    changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != _sum(here[name]))
-    return wrong | dict.fromkeys(changed, "it is not what was written")
+    changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != file_sum(here[name]))
+    return wrong | dict.fromkeys(changed, CHANGED)
 
 
 def _other_config(folder: Path, meta: dict[str, str]) -> dict[str, str]:
@@ -143,6 +189,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in beside)
 
 
-def _sum(path: Path) -> str:
+def file_sum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
@@ -19,7 +20,7 @@ from fedmerit.config.task import TABLE
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import direction, is_share, measure_label
 from fedmerit.core.types import ACCURACY
-from fedmerit.errors import ConfigError, UnknownName, UserError
+from fedmerit.errors import ConfigError, UnknownName, UntrustedPart, UserError
 from fedmerit.study.grid import config_of, make_grid, parse_grid, point_name, point_values, points, value_text
 from fedmerit.study.metrics import OF_MEASURE, audit_metric
 
@@ -326,7 +327,8 @@ def attack_label(attacks: Iterable[AttackConfig]) -> str:
 def _check_row(plan: Plan, row: Row) -> None:
     """Check what can be known before any data is loaded; an error names its row."""
     try:
-        recipe_of(plan.config(row, plan.seeds[0]))
+        with suppress(UntrustedPart):  # a study that is only read; its values were checked above
+            recipe_of(plan.config(row, plan.seeds[0]))
         if row.tune is not None:
             own = flatten({"train": row.train, "recipe": row.recipe or {}})
             if both := sorted(own.keys() & row.grid):

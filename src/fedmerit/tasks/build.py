@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedmerit.config.schema import TaskConfig, check_options
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Samples
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.attackers import plant
 from fedmerit.tasks.federation import Federation, Raw, Split
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
@@ -40,8 +40,14 @@ def build_federation(
 def spread(
     train: Raw, test: Raw | None, config: TaskConfig, spec: TaskSpec, seed: int, random_share: float | None = None
 ) -> Federation:
-    """Distribute the rows over clients by settled settings; no client is planted."""
+    """Distribute the rows over clients by settled settings; no client is planted.
+
+    Clients of `task.without` leave: of natural clients the rows are never seen, so that the data might not have had
+    them; if clients are drawn or made, the remaining ones keep the rows that they had.
+    """
     _check_partition(train, config)
+    natural = config.partition == "natural" and config.clients is None
+    train = _without_owners(train, config.without) if natural else train
     train, server = _set_apart(train, config, seed)
     parts = partition(train.kinds, train.ids, config, _clients(train, config, spec), seed, train.attributes)
     if test is None:
@@ -50,7 +56,7 @@ def spread(
         labels = [train.kinds[rows] for rows in parts.rows]
         trained, tested = parts.rows, common_test_rows(labels, test.kinds, _way(config, "slices"), seed)
     trained, validated = validation_rows(trained, config.validation, seed)
-    return Federation(
+    federation = Federation(
         names=parts.names,
         train=_split(train, trained),
         test=_split(train if test is None else test, tested),
@@ -59,6 +65,19 @@ def spread(
         server=server,
         target=train.target,
     )
+    return federation if natural or not config.without else federation.without(config.without)
+
+
+def _without_owners(train: Raw, names: Sequence[str]) -> Raw:
+    """The rows of all owners but these."""
+    if train.ids is None or not names:
+        return train
+    values = np.unique(train.ids.values)
+    owners = {train.ids.name(int(value)): value for value in values}
+    for name in names:
+        if name not in owners:
+            raise UnknownName("client to leave", name, owners)
+    return train.take(~np.isin(train.ids.values, [owners[name] for name in names]))
 
 
 def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation:

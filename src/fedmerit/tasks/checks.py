@@ -93,9 +93,11 @@ def check_federation(federation: Federation) -> None:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check that names are distinct texts."""
+    """Check that names are distinct texts, none of them empty."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise DataError(f"names must be one text per client (got {names!r:.80})")
+    if empty := [place for place, name in enumerate(names) if not name.strip()]:
+        raise DataError(f"every client needs a name (that of client {empty[0]} is {names[empty[0]]!r}); give it one")
     name, times = Counter(names).most_common(1)[0] if len(names) else ("", 0)
     if times != 1:
         raise DataError(f"names must be distinct ({f'{times} clients are called {name!r}' if times else 'got none'})")

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
 
 
-def with_facts(federation: Federation, config: FactsConfig | None) -> Federation:
-    """Return the federation with its clients' facts, if the configuration has any."""
-    return federation if config is None else replace(federation, facts=client_facts(config, federation.names))
+def with_facts(federation: Federation, config: FactsConfig | None, *, by_number: bool = True) -> Federation:
+    """Return the federation with its clients' facts, if the configuration has any.
+
+    Without `by_number`, a file must name the clients: numbers change when a client leaves.
+    """
+    if config is None:
+        return federation
+    return replace(federation, facts=client_facts(config, federation.names, by_number=by_number))
 
 
 def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
@@ -29,9 +34,10 @@ def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, floa
     return {fact: values[0] for fact, values in _read(config, {client: name}).items()}
 
 
-def client_facts(config: FactsConfig, names: Sequence[str]) -> Columns:
+def client_facts(config: FactsConfig, names: Sequence[str], *, by_number: bool = True) -> Columns:
     """Return columns with a number or a word per client, in client order."""
-    columns = _read(config, dict(enumerate(names)))
+    clients = {client if by_number else -1 - client: name for client, name in enumerate(names)}
+    columns = _read(config, clients)
     if known := [name for name in columns if name in FACTS]:
         raise DataError(f"[facts]: {known[0]!r} is the name of a fact that clients measure; rename the column")
     return columns

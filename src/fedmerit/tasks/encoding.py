@@ -136,7 +136,7 @@ class Encoder:
         """Client of each row, `NOBODY` for unknown ones, and a note if there are any."""
         given = self.owner in table.columns
         stem = stem_of(Path(table.source)) if self.owner == FILE else ""
-        names = _owner_names(self.owner, table.columns[self.owner]) if given else [stem] * len(table)
+        names = owner_names(self.owner, table.columns[self.owner]) if given else [stem] * len(table)
         numbers = {name: place for place, name in enumerate(self.clients)}
         places = np.array([numbers.get(name, NOBODY) for name in names], dtype=np.int64)
         strangers = sorted({name or MISSING for name in names if name not in numbers})
@@ -207,7 +207,7 @@ def owner_name(column: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{column} {value:g}"
 
 
-def _owner_names(column: str, values: NDArray[Any]) -> list[str]:
+def owner_names(column: str, values: NDArray[Any]) -> list[str]:
     """Client of each row; an empty name if it is missing."""
     return ["" if value is None or value != value else owner_name(column, value) for value in values.tolist()]
 

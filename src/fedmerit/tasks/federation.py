@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.targets import TargetKind
 from fedmerit.core.types import ClientId, Samples
-from fedmerit.errors import DataError
+from fedmerit.errors import DataError, UnknownName
 from fedmerit.tasks.checks import (
     as_array,
     as_labels,
@@ -120,6 +120,12 @@ class Split:
         columns = {name: as_array(column, name) for name, column in self.attributes.items()}
         object.__setattr__(self, "attributes", columns)
         check_split(self)
+
+    def of_clients(self, clients: Sequence[ClientId]) -> Split:
+        """Return only the rows of these clients, in this order."""
+        places = [np.arange(*self.rows(client).indices(len(self.y))) for client in clients]
+        rows, ends = np.concatenate(places), np.cumsum([0, *map(len, places)])
+        return Split(self.x[rows], self.y[rows], ends, _rows_of(self.attributes, rows))
 
     def __repr__(self) -> str:
         return f"<Split: {len(self.y):,} rows of {len(self.offsets) - 1} clients, inputs {self.x.shape[1:]}>"
@@ -314,6 +320,26 @@ class Federation:
         from fedmerit.tasks.own_data import clients_of
 
         return clients_of(clients, classes, target, test, seed, settings)
+
+    def without(self, names: Sequence[str]) -> Federation:
+        """Return the federation of the remaining clients: they keep their rows, and are numbered anew in their order.
+
+        Not for tables whose encoder is fitted already: `task.without` removes clients before that.
+
+        >>> from fedmerit import load_task
+        >>> load_task("digits", clients=4).federation.without(["1"]).names
+        ('0', '2', '3')
+        """
+        for name in names:
+            if name not in self.names:
+                raise UnknownName("client to leave", name, self.names)
+        stay = [client for client, name in enumerate(self.names) if name not in names]
+        if not stay:
+            raise DataError("a federation needs at least one client (all of them leave)")
+        splits = {name: getattr(self, name).of_clients(stay) for name in ("train", "test", "validation")}
+        kept = tuple(self.names[client] for client in stay)
+        facts = {fact: tuple(values[client] for client in stay) for fact, values in self.facts.items()}
+        return replace(self, names=kept, facts=facts, **splits)
 
     def __repr__(self) -> str:
         rows = f"{len(self.train.y):,} rows to train on, {len(self.test.y):,} to test on"

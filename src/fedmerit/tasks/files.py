@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.task import SEVERAL, TABLE, TaskConfig
-from fedmerit.errors import ConfigError, DataError, did_you_mean
+from fedmerit.errors import ConfigError, DataError, UnknownName, did_you_mean
 from fedmerit.tasks.cells import as_text, is_missing, normal
 from fedmerit.tasks.encoding import FILE, shown, stem_of
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, PARQUET_FORM, Table, read_table
@@ -62,7 +62,12 @@ def read_tables(config: TaskConfig, several: bool = False) -> Table:
     ]
     if len(set(names)) < len(names):
         raise DataError(f"each file needs another name, as it names the client (got {shown(names)}); rename one")
-    tables = {name: read_table(path) for name, path in zip(names, paths, strict=True)}
+    left = set() if config.client or config.partition not in ("default", "natural") else {*config.without}
+    if unknown := sorted(left - {*names}):
+        raise UnknownName("client to leave", unknown[0], names)
+    tables = {name: read_table(path) for name, path in zip(names, paths, strict=True) if name not in left}
+    if not tables:
+        raise DataError("a federation needs at least one client (all of them leave)")
     return replace(joined(tables, config), source=config.data.removeprefix(TABLE))
 
 

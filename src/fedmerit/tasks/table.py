@@ -31,11 +31,12 @@ from fedmerit.tasks.encoding import (
     fit_column,
     fit_scale,
     owner_name,
+    owner_names,
     shown,
 )
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
 from fedmerit.tasks.files import read_tables
-from fedmerit.tasks.formats.table_files import Table
+from fedmerit.tasks.formats.table_files import Table, retyped
 from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.suspicions import (
     Suspicion,
@@ -192,6 +193,11 @@ def table_federation(
             f"task.client must name the column with the client of each row; {table.source} has "
             f"{', '.join(table.columns)}; or set task.partition and task.clients to distribute the rows"
         )
+    if config.without and natural and config.clients is None:
+        stay = _stays(table, config)
+        table = retyped(replace(table, columns={name: cells[stay] for name, cells in table.columns.items()}))
+        for_test = None if for_test is None else for_test[stay]
+        config = config.model_copy(update={"without": ()})
     share = TEST_SHARE if isinstance(config.test, str) else config.test
     settled = settle(config.model_copy(update={} if isinstance(config.test, str) else {"test": "matched"}), spec)
     prepared = prepare(table, config)
@@ -205,6 +211,17 @@ def table_federation(
             "`fedmerit doctor` lists all"
         )
     return planted(federation, settled, seed)
+
+
+def _stays(table: Table, config: TaskConfig) -> NDArray[np.bool_]:
+    """Rows that are not of a client that left, under any spelling of its name."""
+    tidy, _ = _tidy(table, config)
+    _check_names(tidy, config)
+    owners = np.array(owner_names(config.client, _spelt(tidy, config)[0].columns[config.client]), dtype=object)
+    for name in config.without if config.client != FILE else ():  # whole files are not even read
+        if name not in owners:
+            raise UnknownName("client to leave", name, {*owners} - {""})
+    return ~np.isin(owners, config.without)
 
 
 def _encoded(prepared: Prepared, dealt: Federation, config: TaskConfig) -> Federation:

@@ -220,6 +220,9 @@ def symbol_of(name: str) -> str:
     >>> symbol_of("class balance"), symbol_of("beds")
     ('CB', 'beds')
     """
+    if ":" not in name:  # of no family: a file may have 200,000 columns, and a failed search costs 0.2 ms
+        known = _BY_NAME.get(lookup_key(name))
+        return known.name if known else name
     try:
         return find_criterion(name).name
     except UserError:

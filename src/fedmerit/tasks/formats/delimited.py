@@ -11,6 +11,7 @@ import math
 import sys
 import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
@@ -156,7 +157,7 @@ def _decoded(content: bytes, source: str) -> str:
 def _check_header(source: str, header: Sequence[str]) -> None:
     if "" in header:
         raise TableError(f"{source}: column {header.index('') + 1} has no name in the header line; add one")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, times in Counter(header).items() if times > 1)
     if twice:
         raise TableError(f"{source}: the header names a column twice: {', '.join(twice)}; rename one")
 

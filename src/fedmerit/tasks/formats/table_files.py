@@ -7,6 +7,7 @@ Arrow parses and types the cells, narwhals reads any frame. Neither reads `<0.5`
 from __future__ import annotations
 
 import csv as text_csv
+import io
 import math
 import re
 from collections import Counter
@@ -109,6 +110,35 @@ def _read(path: Path, form: str, changed: int) -> Table:
     return table
 
 
+def retyped(table: Table) -> Table:
+    """The table with its words typed again, as if a CSV file had only these rows: words may leave numbers behind."""
+    names = [name for name, values in table.columns.items() if values.dtype == object]
+    if not names or table.form == PARQUET_FORM:
+        return table
+    csv, text = need("pyarrow.csv"), io.StringIO()
+    lines = text_csv.writer(text)
+    lines.writerow(f"column {place}" for place in range(len(names)))
+    lines.writerows(zip(*(table.columns[name] for name in names), strict=True))
+    frame = csv.read_csv(io.BytesIO(text.getvalue().encode()), convert_options=_convert_options())
+    found = read_frame(frame, table.source)
+    places = {f"column {place}": name for place, name in enumerate(names)}
+    others = {places[key]: kind for key, kind in found.others.items()}
+    again = {places[key]: values for key, values in found.columns.items()}
+    columns = {name: again.get(name, values) for name, values in table.columns.items() if name not in others}
+    return replace(table, columns=columns, others={**table.others, **others})
+
+
+def _convert_options(point: str = ".", types: Any = None) -> Any:
+    """How Arrow types the cells of a CSV file."""
+    return need("pyarrow.csv").ConvertOptions(
+        null_values=list(NOTHING),
+        strings_can_be_null=True,
+        decimal_point=point,
+        include_missing_columns=False,
+        column_types=types,
+    )
+
+
 def _with_points(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype == object:
         pattern = re.compile(r"([<>]?=?\s*[-+]?\d*),(\d+)")
@@ -174,13 +204,7 @@ def _csv(path: Path) -> tuple[Any, str]:
                 path,
                 read_options=csv.ReadOptions(encoding=encoding, skip_rows=lines),
                 parse_options=csv.ParseOptions(delimiter=delimiter),
-                convert_options=csv.ConvertOptions(
-                    null_values=list(NOTHING),
-                    strings_can_be_null=True,
-                    decimal_point=point,
-                    include_missing_columns=False,
-                    column_types=types,
-                ),
+                convert_options=_convert_options(point, types),
             )
 
         try:
