@@ -118,10 +118,8 @@ def test_of_generated_clients_the_others_keep_their_rows(recipe: str, tmp_path: 
     assert numbers(tmp_path / "after") == numbers(tmp_path / "hand")
 
 
-def test_a_file_leaves_with_its_columns_and_facts_and_sites_follow_the_clients(
-    tmp_path: Path, cli: CommandLine
-) -> None:
-    """Whether a column is used depends on how many files have it; facts and sites are by place or by name."""
+def test_a_file_leaves_with_its_columns_and_facts_follow_the_clients(tmp_path: Path, cli: CommandLine) -> None:
+    """Whether a column is used depends on how many files have it; facts are by name."""
     for number, name in enumerate(("a", "b", "c", "d")):
         more = number < 2
         lines = [f"{'x,' * more}y,label", *(f"{f'{i % 5},' * more}{i * i % 7},{i % 2}" for i in range(number, 40))]
@@ -129,11 +127,13 @@ def test_a_file_leaves_with_its_columns_and_facts_and_sites_follow_the_clients(
             (tmp_path / folder).mkdir(exist_ok=True)
             (tmp_path / folder / f"{name}.csv").write_text("\n".join(lines))
     base = ["task.label=label", "task.model=linear", *BASE, "recipe.name=prioritized", "recipe.criteria=fact:beds,DS"]
-    site = "recipe.limits=[{name='site-cap',share=0.6}]"
-    before = [f"task.data=table:{tmp_path / 'all'}", "facts.columns={beds=[5,9,7,8]}", "task.sites={big=[0,1,2]}"]
-    never = [f"task.data=table:{tmp_path / 'never'}", "facts.columns={beds=[5,7,8]}", "task.sites={big=['a','c']}"]
-    run_config(load_config(None, [*base, site, *before]), tmp_path / "before")
-    run_config(load_config(None, [*base, site, *never]), tmp_path / "other")
+    beds = ["client,beds", "a,5", "b,9", "c,7", "d,8"]
+    (tmp_path / "beds.csv").write_text("\n".join(beds))
+    (tmp_path / "never.csv").write_text("\n".join(line for line in beds if line != "b,9"))
+    before = [f"task.data=table:{tmp_path / 'all'}", f"facts.file={tmp_path / 'beds.csv'}"]
+    never = [f"task.data=table:{tmp_path / 'never'}", f"facts.file={tmp_path / 'never.csv'}"]
+    run_config(load_config(None, [*base, *before]), tmp_path / "before")
+    run_config(load_config(None, [*base, *never]), tmp_path / "other")
     answer = cli("run", tmp_path / "before" / "config.toml", "--without", "b", "--out", tmp_path / "after")
     assert answer.code == 0, answer.err
     check_same(tmp_path / "after", tmp_path / "other")
