@@ -8,10 +8,10 @@ from dataclasses import fields, replace
 import numpy as np
 
 from fedmerit.core.collect.memory import LastAnswers
+from fedmerit.core.criteria.agreement import Agreement
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion
-from fedmerit.core.criteria.discount import Discount
 from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import Reputation
@@ -292,13 +292,13 @@ def fedval(
 def discounted() -> Recipe:
     """FedAvg in which clients that go against the server's rows lose weight: rows * min(1, a_k / median a) [ours].
 
-    a_k is the cosine of the client's first updates and the server's own (`Discount`). Among honest clients it costs
+    a_k is the cosine of the client's first updates and the server's own (`Agreement`). Among honest clients it costs
     nothing that can be measured; with poisoned labels it gains what they cost (benchmarks/weighbench).
 
     >>> discounted().priority
-    ('DS', 'Discount')
+    ('DS', 'Agreement')
     """
-    return Recipe((DS, Discount()), Product(), "max")
+    return Recipe((DS, Agreement()), Product(), "max")
 
 
 def robust(*criteria: Criterion | str, server_rows: bool = False) -> Recipe:

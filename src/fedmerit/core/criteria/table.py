@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedmerit.core.criteria.agreement import Agreement
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
-from fedmerit.core.criteria.discount import Discount
 from fedmerit.core.criteria.harmless import Harmless
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.nearness import MW
@@ -158,7 +158,7 @@ _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness, EQUAL),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
-    *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless(), Discount()),
+    *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless(), Agreement()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 COMMON = ("DS", "LD", "CB", "IS", "MW")

@@ -1,4 +1,4 @@
-"""Discount and the early contributions: by hand, and where labels are poisoned."""
+"""Agreement and the early contributions: by hand, and where labels are poisoned."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import discounted, fedavg, federate, load_task
+from fedmerit.core.criteria.agreement import Agreement
 from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.criteria.discount import Discount
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort
@@ -30,22 +30,22 @@ def cohort(*updates: tuple[float, float], rows: tuple[float, ...] = (1.0, 1.0, 2
     return Cohort(1, ids, Updates(np.array(updates, np.float32)), {SAMPLES: np.array(rows)})
 
 
-def history(answers: int, means: tuple[float, ...] = (), of: str = "Discount") -> History:
+def history(answers: int, means: tuple[float, ...] = (), of: str = "Agreement") -> History:
     recent = {of: {client: (mean,) for client, mean in enumerate(means)}}
     return History(participations=dict.fromkeys(range(3), answers), recent=recent)
 
 
 def test_discount_is_the_mean_of_the_first_three_cosines() -> None:
     round_one = cohort((3, 4), (1, 0), (-1, 0))
-    first = Discount().measure(round_one, View(history(0))).facts["Discount"]
+    first = Agreement().measure(round_one, View(history(0))).facts["Agreement"]
     assert first == pytest.approx([0.6, 1, 0])
-    second = Discount().measure(cohort((1, 0), (0, 1), (1, 0)), View(history(1, tuple(first)))).facts["Discount"]
+    second = Agreement().measure(cohort((1, 0), (0, 1), (1, 0)), View(history(1, tuple(first)))).facts["Agreement"]
     assert second == pytest.approx([0.8, 0.5, 0.5])
 
 
 def test_the_server_does_not_train_after_the_third_answer() -> None:
     later = View(history(3, (0.6, 1.0, 0.0)))
-    assert Discount().measure(cohort((1, 0), (1, 0), (1, 0)), later).facts["Discount"] == pytest.approx([0.6, 1, 0])
+    assert Agreement().measure(cohort((1, 0), (1, 0), (1, 0)), later).facts["Agreement"] == pytest.approx([0.6, 1, 0])
     assert Contribution("early-server").measure(cohort((1, 0), (1, 0), (1, 0)), later).facts[
         "contribution:early-server"
     ].tolist() == [0, 0, 0]
@@ -55,8 +55,8 @@ def test_the_server_does_not_train_after_the_third_answer() -> None:
 def test_nobody_gains_by_going_along_more_than_the_median() -> None:
     def weights(*means: float) -> list[float]:
         one = cohort((1, 0), (1, 0), (1, 0))
-        return Discount()(
-            Cohort(1, one.ids, one.updates, {**one.facts, "Discount": np.array(means)}), History()
+        return Agreement()(
+            Cohort(1, one.ids, one.updates, {**one.facts, "Agreement": np.array(means)}), History()
         ).tolist()
 
     assert weights(0.5, 0.5, 0.1) == weights(0.5, 0.9, 0.1) == [1, 1, 0.2]

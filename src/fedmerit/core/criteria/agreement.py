@@ -1,4 +1,4 @@
-"""Discount: less weight for clients whose first updates go along with the server's own less than the median's."""
+"""Agreement: whether a client's first updates go along with the server's own as much as the median's do."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, Cohort, Family, Vector
 
 
-@part("criterion", "Discount")
-class Discount:
+@part("criterion", "Agreement")
+class Agreement:
     """min(1, a_k / median a), a_k the mean of max(0, cos(update_k, server's own update)) over k's first three answers.
 
-    The discount is one-sided: nobody gains more than its rows, so there is nothing to win by looking better than the
+    As a factor of the rows it is one-sided: nobody gains more than its rows, so there is nothing to win by looking better than the
     median, and honest clients differ too little for it to matter. A client whose labels are wrong moves the model
     another way from the start and loses its weight. Clients that attack later are not noticed: use `robust`. Only
     updates and the server's rows are used; no further number leaves a client. Measured by WeighBench.
 
     >>> from fedmerit.core.updates import Updates
-    >>> cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 1), np.float32)), {"Discount": np.array([0.4, 0.2, 0.1])})
-    >>> Discount()(cohort, History()).tolist()
+    >>> cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 1), np.float32)), {"Agreement": np.array([0.4, 0.2, 0.1])})
+    >>> Agreement()(cohort, History()).tolist()
     [1.0, 1.0, 0.5]
     """
 
-    name: ClassVar[str] = "Discount"
+    name: ClassVar[str] = "Agreement"
     family: ClassVar[Family] = Family.TRUST
     required_facts: ClassVar[tuple[str, ...]] = ()
     degree: ClassVar[bool] = True
-    about: ClassVar[str] = "discount: below 1 where the first updates go along with the server's less than the median"
+    about: ClassVar[str] = (
+        "agreement with the server: below 1 where the first updates go along with the server's less than the median"
+    )
     phase: ClassVar[Phase] = "measure"
-    remembers: ClassVar[tuple[str, ...]] = ("Discount",)
+    remembers: ClassVar[tuple[str, ...]] = ("Agreement",)
     needs: ClassVar[Words] = frozenset({"server training", "shared model"})
     why: ClassVar[Mapping[str, str]] = {"server training": "set task.server = 200"}
 
