@@ -18,10 +18,10 @@ from fedmerit.core.types import EMPTY, Cohort, Family, Vector
 class Agreement:
     """min(1, a_k / median a), a_k the mean of max(0, cos(update_k, server's own update)) over k's first three answers.
 
-    As a factor of the rows it is one-sided: nobody gains more than its rows, so there is nothing to win by looking better than the
-    median, and honest clients differ too little for it to matter. A client whose labels are wrong moves the model
-    another way from the start and loses its weight. Clients that attack later are not noticed: use `robust`. Only
-    updates and the server's rows are used; no further number leaves a client. Measured by WeighBench.
+    As a factor of the rows it is one-sided: there is nothing to win by looking better than the median, and honest
+    clients differ too little for it to matter. A client whose labels are wrong moves the model another way from the
+    start and loses its weight. Clients that attack later are not noticed: use `robust`. Only updates and the server's
+    rows are used; no further number leaves a client. Measured by WeighBench.
 
     >>> from fedmerit.core.updates import Updates
     >>> cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 1), np.float32)), {"Agreement": np.array([0.4, 0.2, 0.1])})
@@ -34,7 +34,7 @@ class Agreement:
     required_facts: ClassVar[tuple[str, ...]] = ()
     degree: ClassVar[bool] = True
     about: ClassVar[str] = (
-        "agreement with the server: below 1 where the first updates go along with the server's less than the median"
+        "agreement: below 1 where the first updates go along with the server's less than the median"
     )
     phase: ClassVar[Phase] = "measure"
     remembers: ClassVar[tuple[str, ...]] = ("Agreement",)
