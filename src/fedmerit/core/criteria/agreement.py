@@ -33,9 +33,7 @@ class Agreement:
     family: ClassVar[Family] = Family.TRUST
     required_facts: ClassVar[tuple[str, ...]] = ()
     degree: ClassVar[bool] = True
-    about: ClassVar[str] = (
-        "agreement: below 1 where the first updates go along with the server's less than the median"
-    )
+    about: ClassVar[str] = "agreement: below 1 where the first updates go along with the server's less than the median"
     phase: ClassVar[Phase] = "measure"
     remembers: ClassVar[tuple[str, ...]] = ("Agreement",)
     needs: ClassVar[Words] = frozenset({"server training", "shared model"})
