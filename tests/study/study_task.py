@@ -36,8 +36,8 @@ class Small(SoftmaxLearner):
 
 
 def load(config: TaskConfig, seed: int) -> Federation:
-    """Random rows; each loading is noted in the file that `task.attribute` names, if there is one."""
-    if config.attribute:
+    """Random rows; each loading is noted in the file that `task.attribute` names, if it is a path."""
+    if Path(config.attribute).is_absolute():
         with Path(config.attribute).open("a") as file:
             file.write(f"{seed}\n")
     sizes = np.random.default_rng(seed).integers(4, 40, CLIENTS).tolist()
