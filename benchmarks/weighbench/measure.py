@@ -15,8 +15,7 @@ from benchmarks.weighbench.cells import METHOD_SEED, ROUNDS, Array, Cell, make_c
 from benchmarks.weighbench.method import Method, positive
 from benchmarks.weighbench.methods import all_methods
 from fedmerit import Recipe, federate
-from fedmerit.core.criteria.contribution import banzhaf, shapley
-from fedmerit.study.coalitions import coalitions_of, train_weightings
+from fedmerit.study.coalitions import ClientValues, coalitions_of, train_weightings
 
 TRUTH_SEEDS = (1, 2, 3, 4)
 """Seeds 1 and 2 are judged on the first half of the held-out rows, 3 and 4 on the second: two independent truths."""
@@ -41,19 +40,10 @@ def truth(cell: Cell) -> dict[str, Any]:
         tables["accuracy"].append(cell.accuracy(models, half))
         tables["loss"].append(-cell.loss(models, half))
     seconds = (time.process_time() - begun) / len(TRUTH_SEEDS)
-    place = {row.tobytes(): at for at, row in enumerate(members)}
-
-    def divide(rule: Any, table: Array) -> Array:
-        return rule(lambda who: table[[place[row.tobytes()] for row in who]], cell.number)
-
-    return {
-        "seconds": seconds,
-        **{
-            f"{rule.__name__}_{name}": np.array([divide(rule, table) for table in by_seed])
-            for name, by_seed in tables.items()
-            for rule in (shapley, banzhaf)
-        },
-    }
+    stacked = {name: np.array(by_seed) for name, by_seed in tables.items()}
+    values = ClientValues(cell.task.federation.names, TRUTH_SEEDS, members, stacked)
+    found = {f"shapley_{name}": values.shapley(name) for name in tables}
+    return {"seconds": seconds, **found, **{f"banzhaf_{name}": values.banzhaf(name) for name in tables}}
 
 
 def slopes(cell: Cell) -> Array:

@@ -21,9 +21,8 @@ from benchmarks.weighbench.measure import TRUTH_SEEDS
 from benchmarks.weighbench.methods.contributions import cosine
 from benchmarks.weighbench.methods.early_cosine import early
 from fedmerit import Federation, fedavg, load_task
-from fedmerit.core.criteria.contribution import shapley
 from fedmerit.core.types import Samples
-from fedmerit.study.coalitions import coalitions_of, measure_models, train_coalitions
+from fedmerit.study.coalitions import ClientValues, coalitions_of, measure_models, train_coalitions
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import Task
 
@@ -56,8 +55,7 @@ def values(seed: int) -> tuple[np.ndarray, float]:
     test = task.federation.test
     half = np.random.default_rng(0).permutation(len(test.y))[seed > 2 :: 2]
     table = measure_models(task, models, Samples(test.x[half], test.y[half], 1, {}), ["mae"])["mae"]
-    place = {row.tobytes(): at for at, row in enumerate(members)}
-    found = shapley(lambda who: table[[place[row.tobytes()] for row in who]], members.shape[1])
+    (found,) = ClientValues(task.federation.names, (seed,), members, {"mae": table[np.newaxis]}).shapley("mae")
     return found, time.process_time() - begun
 
 

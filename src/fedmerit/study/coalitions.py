@@ -11,7 +11,7 @@ import csv
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from multiprocessing import get_context
@@ -26,10 +26,16 @@ from rich.text import Text
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
-from fedmerit.core.criteria.contribution import MOST_EXACT, Coalitions, banzhaf, sampled_shapley, shapley
-from fedmerit.core.host import predict_rows
-from fedmerit.core.learner import PanelLearner, SharedRowsLearner
-from fedmerit.core.objectives import Predictions, direction, find_objective, measure_label
+from fedmerit.core.criteria.contribution import (
+    MOST_EXACT,
+    Coalitions,
+    all_coalitions,
+    banzhaf,
+    sampled_shapley,
+    shapley,
+)
+from fedmerit.core.learner import SharedRowsLearner
+from fedmerit.core.objectives import direction, find_objective, measure_label
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import fedavg
 from fedmerit.core.seeds import derive, train_seed
@@ -119,7 +125,7 @@ def coalitions_of(number: int) -> Coalitions:
     [[False, False], [True, False], [False, True], [True, True]]
     """
     if number <= MOST_EXACT:
-        return np.asarray((np.arange(1 << number)[:, np.newaxis] >> np.arange(number)) & 1 == 1)
+        return all_coalitions(number)
     found: dict[bytes, NDArray[np.bool_]] = {}
 
     def record(coalitions: Coalitions) -> Vector:
@@ -190,20 +196,14 @@ class Members:
 
 def measure_models(task: Task, models: Models, rows: Samples, measures: Sequence[str]) -> dict[str, Vector]:
     """Measures of models on rows; errors are negated, so that higher is better."""
+    predict = replace(task.server(), rows=rows).predict_many
+    assert predict is not None  # there are rows
     found: dict[str, list[Vector]] = {name: [] for name in measures}
     for start in range(0, len(models), MODELS_AT_ONCE):
-        predictions = _predict(task, models[start : start + MODELS_AT_ONCE], rows)
+        predictions = predict(models[start : start + MODELS_AT_ONCE])
         for name, values in found.items():
             values.append(direction(name) * find_objective(name)(predictions))
     return {name: np.concatenate(values) for name, values in found.items()}
-
-
-def _predict(task: Task, models: Models, rows: Samples) -> Predictions:
-    learner = task.learner
-    if not isinstance(learner, PanelLearner) or learner.models_at_once < 2:
-        return predict_rows(learner, rows, models)
-    chances = learner.predict_each(models, rows.x)
-    return Predictions(rows.y, rows.classes, rows.attributes, chances.argmax(axis=2), chances)
 
 
 def all_test_rows(task: Task) -> Samples:

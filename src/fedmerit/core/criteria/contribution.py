@@ -192,6 +192,15 @@ def find_contribution(name: str) -> Contribution:
     return Contribution(method, find_objective(objective or "accuracy"))
 
 
+def all_coalitions(number: int) -> Coalitions:
+    """All 2^n coalitions; the bits of a row's number say who is in it.
+
+    >>> all_coalitions(2).tolist()
+    [[False, False], [True, False], [False, True], [True, True]]
+    """
+    return np.asarray((np.arange(1 << number)[:, np.newaxis] >> np.arange(number)) & 1 == 1)
+
+
 def leave_one_out(value: ValueFunction, number: int) -> Vector:
     """v(N) - v(N without k).
 
@@ -224,8 +233,7 @@ def banzhaf(value: ValueFunction, number: int) -> Vector:
 
 def _marginal(value: ValueFunction, number: int, shares: Vector) -> Vector:
     """What each client adds to every coalition of the others, which counts by its size."""
-    codes = np.arange(1 << number)
-    coalitions = (codes[:, np.newaxis] >> np.arange(number)) & 1 == 1
+    codes, coalitions = np.arange(1 << number), all_coalitions(number)
     values, sizes = value(coalitions), coalitions.sum(axis=1)
     found = np.empty(number)
     for client in range(number):
