@@ -77,6 +77,8 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.score.importances": "use weighted-mean with weights",
     "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
     "recipe.score=topsis": "use weighted-mean with weights",
+    "recipe.score=prioritized-and": "use prioritized",
+    "recipe.score=prioritized-mean": "use prioritized",
     "recipe.server.aggregator.bucket": "use nnm in front of another aggregator",
     "recipe.server.aggregator=bucketing": "use nnm in front of another aggregator",
     "recipe.server.aggregator=centred-clipping": "use the stage clip, or geometric-median",
@@ -117,8 +119,7 @@ REMOVED_KEYS: Mapping[str, str] = {
     "task.against": "task.kinds harm group 0 of task.attribute",
     "privacy.search_share": "use the fixed search with [privacy]",
     "privacy.search_clip": "use the fixed search with [privacy]",
-    "privacy.centre_noise": "use no task.centre with [privacy]",
-    "privacy.centre_clip": "use no task.centre with [privacy]",
+    "task.centre": "subtract the mean input in the task's reader, or in the first layer of task.model",
 }
 """Removed -> what to use instead."""
 

@@ -73,15 +73,14 @@ class PrivateSum:
         assert view is not None  # a round has one
         # Recorded first: a crash after this line costs an unused release, never an unrecorded one.
         view.host.book(Release(view.index, self.noise, self.fraction))
-        clients, length = len(view.host.names), view.host.trainable or len(view.model)
+        clients, length = len(view.host.names), len(view.model)
         total = self.noise * self.clip * self._normals(length, batch.seed, view.index)
         earned = batch.candidates[0].weights if batch.candidates else None
         if earned is not None and len(batch.updates):
             weighting = batch.candidates[0].weighting
             shares = shares_of_the_sum(weighting.score, earned.scores, len(weighting.priority))
-            total += batch.updates.combine(shares * clip_factors(batch.updates.norms, self.clip))[:length]
-        noisy = np.zeros(len(view.model), np.float32)
-        noisy[:length] = total * self.factor(clients)
+            total += batch.updates.combine(shares * clip_factors(batch.updates.norms, self.clip))
+        noisy = (total * self.factor(clients)).astype(np.float32)
         return noisy if weights.ndim == 1 else np.broadcast_to(noisy, (len(weights), len(noisy)))
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:
