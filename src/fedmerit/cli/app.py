@@ -45,7 +45,7 @@ FORMER = {
     "enroll": "fedmerit flower enroll FILE.toml",
     "errata": "python -m reproductions errata",
     "facts": "fedmerit doctor CONFIG.toml",
-    "fairness": "fedmerit explain DIR --fairness",
+    "fairness": "fedmerit report DIR --out FILE.html",
     "metrics": "fedmerit export DIR --format prometheus",
     "objectives": "fedmerit list objectives",
     "privacy": "fedmerit doctor CONFIG.toml",
