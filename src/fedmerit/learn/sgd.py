@@ -51,7 +51,7 @@ class TorchLearner:
     loss     replaces that loss: a function of the module's outputs and a batch's labels that returns the mean loss. A
              module may return a mapping; predictions then use its `logits`, and `loss` sees all of it
     target   what is predicted (`core.targets`): a number needs one output and uses squared error, labels one logit each
-    inputs   turns a batch into the module's arguments, a tuple or a mapping by name: `learn.inputs.Parts`
+    inputs   turns a batch into the module's arguments, a tuple or a mapping by name
     device   where it runs, a name for `learn.devices.find_device`
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
