@@ -34,7 +34,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.models.reward.kind": "recipe.models.reward.name",
     "recipe.until": "recipe.models.until",
     "recipe.pull": "recipe.models.pull",
-    "recipe.beta": "recipe.models.reward.beta",
     "recipe.sharpness": "recipe.models.grouping.sharpness",
     "recipe.at": "recipe.models.grouping.threshold",
     "recipe.dealt": "recipe.models.warmup_rounds",
@@ -119,6 +118,12 @@ REMOVED_KEYS: Mapping[str, str] = {
     "task.against": "task.kinds harm group 0 of task.attribute",
     "privacy.search_share": "use the fixed search with [privacy]",
     "privacy.search_clip": "use the fixed search with [privacy]",
+    "task.strict": "`fedmerit doctor` lists what is suspicious",
+    "recipe.memory.everyone_first": "round 1 asks every client",
+    "recipe.models.grouping.linkage": "groups are merged by average linkage",
+    "recipe.models.reward.beta": "rewards by tanh use beta = 1",
+    "recipe.criteria.orders": "64 orders are drawn for more than 12 clients",
+    "recipe.server.optimizer.beta1": "it is 0.9",
     "task.centre": "subtract the mean input in the task's reader, or in the first layer of task.model",
 }
 """Removed -> what to use instead."""
