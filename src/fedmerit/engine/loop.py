@@ -19,7 +19,6 @@ from fedmerit.config.schema import RunConfig
 from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.collect.memory import ask_everyone_first
-from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
 from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import direction, find_objective, measure_label
@@ -27,7 +26,6 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
-from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import ACCURACY, EMPTY, Note
@@ -46,7 +44,6 @@ from fedmerit.store.model_files import (
     write_model,
 )
 from fedmerit.store.run_folder import BEST, CLUSTERS, DATA, DRAW_SEED, ENCODER, MODEL, PERSONAL
-from fedmerit.store.status import status_file
 from fedmerit.tasks.encoding import Encoder
 
 OnRecord: TypeAlias = Callable[[Record], None]
@@ -112,49 +109,48 @@ def run_rounds(
     host = replace(host, measure=None if settings.measure is None else find_objective(settings.measure))
     sign, classes = direction(measure), class_names(folder)
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
-    with status_file(folder) as tell:
-        state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
-        if state is None:
-            state = first_state(fleet, host, recipe, settings.seed, ledger)
-            ledger.seal(0, {} if folder is None else file_hashes(folder, (ENCODER, DATA)))
-        validated = ledger.validated()  # if these already stop the run, it was killed after its last round
-        ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
-        for index in range(state.history.rounds + 1, settings.rounds + 1):
-            if ended:
-                break
-            due = index % settings.evaluate_every == 0 or index == settings.rounds
-            state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives, tell)
-            record = replace(record, measure=measure)
-            if stop is not None:
-                validated.append(_validate(host, state, measure))
-                signed = _signed(validated, sign)
-                ended = index < settings.rounds and bool(state.history.participations) and stop(signed)
-                best_so_far = sign * max(signed)
-                words = f"validation {measure_label(measure)} is {validated[-1]:.4f}, the best was {best_so_far:.4f}"
-                text = f"stopped early: {words}"
-                ending = (Note("stopped", "run", text),) if ended else ()
-                record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
-            if ended or index == settings.rounds:
-                private = privacy is not None
-                record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
-            if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
-                record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
-            files: Mapping[str, str] = EMPTY
-            if checkpoints is not None:
-                # the best model is chosen on clients' test rows, which the privacy accounting does not cover
-                best = tests_one_model(recipe) and privacy is None
-                files = write_models(checkpoints, ledger, fleet, state, record, best=best)
-            ledger.append(record, files=files)  # after the models, so that every round in the ledger has a checkpoint
-            for call in on_record:
-                call(record)
-            if stopping is not None and stopping.asked and index < settings.rounds:
-                raise RunStopped(f"stopped after round {index} of {settings.rounds}")
-        if not state.history.participations:
-            events = (event for event in ledger.events(after=0) if event.kind == "left-out")
-            reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
-            raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
-        if folder is not None:
-            write_final_models(folder, ledger, state, fleet)
+    state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
+    if state is None:
+        state = first_state(fleet, host, recipe, settings.seed, ledger)
+        ledger.seal(0, {} if folder is None else file_hashes(folder, (ENCODER, DATA)))
+    validated = ledger.validated()  # if these already stop the run, it was killed after its last round
+    ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
+    for index in range(state.history.rounds + 1, settings.rounds + 1):
+        if ended:
+            break
+        due = index % settings.evaluate_every == 0 or index == settings.rounds
+        state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives)
+        record = replace(record, measure=measure)
+        if stop is not None:
+            validated.append(_validate(host, state, measure))
+            signed = _signed(validated, sign)
+            ended = index < settings.rounds and bool(state.history.participations) and stop(signed)
+            best_so_far = sign * max(signed)
+            words = f"validation {measure_label(measure)} is {validated[-1]:.4f}, the best was {best_so_far:.4f}"
+            text = f"stopped early: {words}"
+            ending = (Note("stopped", "run", text),) if ended else ()
+            record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
+        if ended or index == settings.rounds:
+            private = privacy is not None
+            record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
+        if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
+            record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
+        files: Mapping[str, str] = EMPTY
+        if checkpoints is not None:
+            # the best model is chosen on clients' test rows, which the privacy accounting does not cover
+            best = tests_one_model(recipe) and privacy is None
+            files = write_models(checkpoints, ledger, fleet, state, record, best=best)
+        ledger.append(record, files=files)  # after the models, so that every round in the ledger has a checkpoint
+        for call in on_record:
+            call(record)
+        if stopping is not None and stopping.asked and index < settings.rounds:
+            raise RunStopped(f"stopped after round {index} of {settings.rounds}")
+    if not state.history.participations:
+        events = (event for event in ledger.events(after=0) if event.kind == "left-out")
+        reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
+        raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
+    if folder is not None:
+        write_final_models(folder, ledger, state, fleet)
     return state
 
 
@@ -191,14 +187,9 @@ def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """Make the state before round 1: the learner's first model, centred if requested, and the recipe's models."""
+    """Make the state before round 1: the learner's first model, and the recipe's models."""
     server = fleet.server
     model, events = server.first_model(derive(seed, "model")), list[Event]()
-    if server.centre is not None:
-        limit = server.limits.get(SAMPLES)
-        model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit)
-        left_out = [Event(0, i, "left-out", f"of the mean input: {reason}") for i, reason in sorted(dropped.items())]
-        events += [Event(0, None, "centre", about), *left_out]
     state, notes = initial_state(recipe, host, model, seed)
     events += [Event(0, note.client, note.kind, note.text) for note in notes]
     target = target_of(server.learner).about

@@ -28,7 +28,6 @@ from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_
 from fedmerit.core.parts import FACTS_ONLY, Words, check_words, declared, slot_of
 from fedmerit.core.recipe import RECIPE_WORDS, Recipe
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.server.centring import check_centred
 from fedmerit.core.server.private_sum import check_selection
 from fedmerit.core.targets import has_losses, has_probabilities, target_of
 from fedmerit.core.types import Samples
@@ -134,16 +133,10 @@ def check_server(
 
     `clients` are the words that the clients' rows give.
     """
-    check_centred(server.learner, server.centre)
     privacy, rows = privacy_of(recipe), server.rows
     if privacy is not None:
         require_account()
         check_selection(privacy, getattr(collect, "selection", Uniform()), len(server.names))
-        if server.centre is not None:
-            raise ConfigError(
-                "task.centre takes the federation's mean input from the clients without noise, which [privacy] does "
-                "not cover; remove task.centre"
-            )
     if isinstance(collect, FactsFirst):
         collect.check(len(server.names))
     check_parts(recipe, collect, server_words(server) | CLIENT_WORDS | clients)
