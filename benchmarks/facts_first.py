@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Array, Context, Message
 from numpy.typing import NDArray
 
 from fedmerit import Federation, Recipe, Split, Task, fedavg
@@ -86,7 +86,8 @@ class Answering(InProcessGrid):
 
     def __init__(self, clients: int, values: int) -> None:
         super().__init__(make_client_app(lambda context: None), clients)  # type: ignore[arg-type, return-value]
-        self.values, self.sent = values, dict[str, Message]()
+        self.sent = dict[str, Message]()
+        self.update = Array(np.full(values, 1e-3, np.float32))  # serialised once: a reply that has arrived
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Store the messages."""
@@ -108,8 +109,11 @@ class Answering(InProcessGrid):
         if kind == HELLO:
             return Message(pack(config={"client": client, "name": "", "personal": 0}), reply_to=message)
         later = kind == TRAIN and message.content.config_records["config"]["uploads"] != "now"
-        update = np.full(self.values, 1e-3 * (client + 1), np.float32)
-        arrays = None if later else {"update": update}
+        arrays = (
+            None
+            if later
+            else {"update": Array(self.update.dtype, self.update.shape, self.update.stype, self.update.data)}
+        )
         if kind == UPLOAD:
             return Message(pack(arrays), reply_to=message)
         return Message(pack(arrays, {"personal": 0}, {"samples": 4.0}), reply_to=message)

@@ -108,7 +108,8 @@ def test_facts_first_gives_the_same_bits_on_both_fleets(name: str):
         assert two.weights is not None
         assert one.weights.weights.tolist() == two.weights.weights.tolist()
         assert one.bytes_up == two.bytes_up == three.bytes_up
-        assert one.notes == two.notes == three.notes or name == "private"
+        assert [note for note in two.notes if note.kind != "hidden"] == list(one.notes) or name == "private"
+        assert two.notes == three.notes
         assert two.diagnostics is None
 
 

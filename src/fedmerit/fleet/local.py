@@ -148,6 +148,8 @@ class LocalFleet:
         """Yield the rows that the clients trained in this round."""
         for client in clients:
             yield client, self._kept.pop(client)
+            if self._worker is not None and self._worker.updates.on_disk:
+                self._worker.updates.release()  # a row that was added up takes no memory here
 
     def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
         """Add up integers without masks: on one machine there is nobody to hide updates from."""

@@ -61,11 +61,13 @@ from fedmerit.flower.messages import (
     UPLOAD,
     VECTOR,
     array,
+    arrays_in,
     audited,
     evaluation,
     models_as_records,
     numbers,
     pack,
+    read_array,
     read_replies,
     release_arrays,
     setting,
@@ -273,8 +275,7 @@ class GridFleet:
             if answer.content is None:
                 yield answer.client, answer.reason
                 continue
-            fine, failed = read_replies(partial(array, name="update", dtypes=("f4",)), {answer.client: answer.content})
-            release_arrays(answer.content)
+            fine, failed = read_replies(_kept_update, {answer.client: answer.content})
             yield answer.client, fine.get(answer.client, failed.get(answer.client, ""))
         self._forget(lost)
 
@@ -426,6 +427,11 @@ class GridFleet:
         """Send these clients no message until they are admitted again."""
         for client in clients:
             del self.nodes[client]
+
+
+def _kept_update(content: RecordDict) -> Model:
+    """Read an upload without a copy: the bytes of the message are the vector."""
+    return read_array(arrays_in(content)["update"], "update", dtypes=("f4",))
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

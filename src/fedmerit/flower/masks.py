@@ -1,4 +1,4 @@
-"""Masks that cancel in a sum: the nodes' and the server's half of SecAgg+ [SecAgg, SecAgg+].
+"""Masks that cancel in a sum: the nodes' and the server's half of SecAgg+ [Bonawitz 2017, Bell 2020].
 
     y_u = v_u + PRG(b_u) + sum over neighbours v of sign(v - u) * PRG(s_uv)    modulo 2^32
 
@@ -142,7 +142,7 @@ def threshold(holders: int) -> int:
 def degree(clients: int) -> int:
     """Return the number of neighbours: all, or for many clients the least even one that keeps `FAILS`.
 
-    Both probabilities are tails of a hypergeometric distribution, for all clients together [SecAgg+].
+    Both probabilities are tails of a hypergeometric distribution, for all clients together [Bell 2020].
 
     >>> degree(10), degree(1000)
     (9, 58)

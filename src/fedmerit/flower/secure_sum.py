@@ -1,4 +1,4 @@
-"""The server's part of a masked sum: three exchanges after the facts, and then only the sum [SecAgg, SecAgg+]."""
+"""The server's part of a masked sum: three exchanges after the facts [Bonawitz 2017, Bell 2020]."""
 
 from __future__ import annotations
 

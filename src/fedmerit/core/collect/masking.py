@@ -1,4 +1,4 @@
-"""Masked sums: integers that clients add masks to, so that the server learns only their sum [SecAgg, SecAgg+].
+"""Masked sums: integers that clients add masks to, so that the server learns only their sum [Bonawitz 2017, Bell 2020].
 
     v_i = trunc(units_i * scale * clip(update_i, C))  modulo 2^32,    scale = (2^31 - n) / (C * sum of the units)
     sum_i factor_i * update_i ~ sum_i v_i / (scale * UNITS),          factor_i ~ units_i / UNITS
