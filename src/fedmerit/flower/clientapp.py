@@ -15,6 +15,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedmerit.core.facts import ATTRIBUTE, OF_TRAINING, SAMPLES, measure
 from fedmerit.core.host import predict_rows
+from fedmerit.core.learner import base_hash
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe import Recipe
@@ -65,8 +66,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
 
 
 def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Reply with the node's client id, its name and the version of its personal model."""
-    return pack(config={"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)})
+    """Reply with the node's client id, its name, the version of its personal model and the hash of its base."""
+    base = base_hash(half.learner)
+    known = {"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)}
+    return pack(config=known | ({"base": base} if base else {}))
 
 
 def sum_features(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from fedmerit.core.attacks.attack import NOBODY, Attackers
 from fedmerit.core.collect.wait import Wait
 from fedmerit.core.host import ServerSetup
-from fedmerit.core.learner import LOSS_UNIT
+from fedmerit.core.learner import LOSS_UNIT, base_hash, wrong_base
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
 from fedmerit.core.seeds import attack_seed, train_seed
@@ -42,6 +42,7 @@ from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateMessage, Receive, answered_late, exchange, pull, push
 from fedmerit.flower.messages import (
     AUDIT,
+    CONFIG,
     EVALUATE,
     HELLO,
     REWARD,
@@ -128,14 +129,18 @@ class GridFleet:
         """Admit nodes by their claim, and by their key if clients are enrolled; return unreadable answers."""
         claims, unread = read_replies(_hello, answers)
         claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
+        base, other_bases = base_hash(self.server.learner), dict[int, str]()
         needs_keys = self.enrolment is not None and claims
         keys = {int(info.node_id): bytes(info.public_key) for info in self.grid.get_nodes()} if needs_keys else {}
-        for node, client in self.admission.admit({node: client for node, (client, _) in claims.items()}, keys):
-            if self._is_connected(client):
+        for node, client in self.admission.admit({node: claim[0] for node, claim in claims.items()}, keys):
+            if wrong := wrong_base(base, claims[node][2]):
+                other_bases[node] = f"{self.server.names[client]} has another base than the server: {wrong}"
+                self.admission.refuse(node, other_bases[node])
+            elif self._is_connected(client):
                 self.admission.refuse(node, f"it claims to be client {client}, which is node {self.nodes[client]}")
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
-        return unread
+        return {**unread, **other_bases}
 
     def _is_connected(self, client: ClientId) -> bool:
         """Whether the client's node still answers as this client; Flower lists a killed node for a while."""
@@ -387,6 +392,7 @@ class GridFleet:
         return Exchange(result.contents, {**away, **result.failed}, result.seconds)
 
 
-def _hello(content: RecordDict) -> tuple[ClientId, int]:
-    """Read the client that a node claims to be, and the version of its personal model."""
-    return setting(content, "client", int), setting(content, "personal", int)
+def _hello(content: RecordDict) -> tuple[ClientId, int, str]:
+    """Read the client that a node claims to be, the version of its personal model and the hash of its base, if any."""
+    base = setting(content, "base", str) if "base" in content.config_records[CONFIG] else ""
+    return setting(content, "client", int), setting(content, "personal", int), base[:64]

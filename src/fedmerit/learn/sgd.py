@@ -57,7 +57,9 @@ class TorchLearner:
     inputs   turns a batch into the module's arguments, a tuple or a mapping by name: `learn.inputs.Parts`
     device   where it runs, a name for `learn.devices.find_device`
 
-    A model consists of the module's values; a `centred` one ends with the mean of the inputs.
+    A model consists of the module's trainable parameters and the buffers that training may change; a `centred` one ends
+    with the mean of the inputs. Frozen parameters stay at the node: `build` makes them there, under seed 0, or loads
+    them from a file, and their hash is compared before the first round.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -105,7 +107,6 @@ class TorchLearner:
         steps = 0
         with _quiet_torch(seed):
             flat = self._flat
-            torch.manual_seed(seed)  # again, because the first build of the module consumed random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
             output = output_of(self.target)
@@ -116,6 +117,7 @@ class TorchLearner:
             for rows in self._batches(samples, seed, epochs):
                 step(rows)
                 steps += 1
+            flat.check_fixed()
             return np.concatenate([fetch(flat.values), model[len(flat.values) :]]), steps
 
     def _batches(self, samples: Samples, seed: int, epochs: int | None) -> Iterator[Tensor]:
@@ -191,6 +193,11 @@ class TorchLearner:
         return self.loss is None and self.inputs is None and self.target.kind == "classes"
 
     @property
+    def base_hash(self) -> str:
+        """SHA-256 of the frozen parameters and constant buffers; empty without any."""
+        return self._flat.base_hash
+
+    @property
     def layers(self) -> Sequence[tuple[int, ...]]:
         """Shapes of the module's parameters and buffers, in the order of the vector."""
         with _quiet_torch(0):
@@ -204,8 +211,11 @@ class TorchLearner:
             named, tail = flat.name_tensors(), model[len(flat.values) :]
         if not len(tail):
             return named
-        return NamedTensors(
-            {**named.tensors, CENTRED_BY: tail}, (*named.vector, CENTRED_BY), (*named.beside, CENTRED_BY)
+        return replace(
+            named,
+            tensors={**named.tensors, CENTRED_BY: tail},
+            vector=(*named.vector, CENTRED_BY),
+            beside=(*named.beside, CENTRED_BY),
         )
 
     def train_batched(
@@ -363,8 +373,17 @@ def is_plain(config: TrainConfig) -> bool:
 
 @lru_cache(maxsize=4)
 def _flat(build: Callable[[], nn.Module], device: str) -> FlatModule:
-    """One module per process, kind and device, reused by every client: its values are overwritten each time."""
-    return FlatModule(build(), device)
+    """One module per process, kind and device, reused by every client: its values are overwritten each time.
+
+    What is not overwritten, the frozen part, must be the same in every process: hence the fixed seed.
+    """
+    return FlatModule(built(build), device)
+
+
+def built(build: Callable[[], nn.Module]) -> nn.Module:
+    """Build the module with the frozen part that every node has; the caller's random numbers do not change."""
+    with _quiet_torch(0):
+        return build()
 
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
