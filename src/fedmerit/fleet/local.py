@@ -34,7 +34,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, extra_names, group_size, train_clients
+from fedmerit.fleet.client import Job, extra_names, group_size, sent_bytes, train_clients
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
@@ -63,8 +63,10 @@ class LocalFleet:
         memory: int | None = None,
         spill_to: Path | None = None,
         deadline: float | None = None,
+        wire: str = "float32",
     ) -> None:
         refuse_while_imported()
+        self._wire = wire
         self._deadline = deadline  # seconds of training, in a process that can be killed
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
@@ -141,7 +143,7 @@ class LocalFleet:
             failed,
             seconds,
             bytes_down=sum(vector.nbytes for vector in [*sent.values(), *extras]),
-            bytes_up=sum(rows.nbytes for rows in (updates, *extra_updates)),
+            bytes_up=sent_bytes((updates, *extra_updates), self._wire),
             vectors=dict(zip(worker.extras, extra_updates, strict=True)),
         )
 
@@ -378,6 +380,7 @@ class LocalFleet:
                 local_model=self._block(rows, length, self._memory) if self._trains_local else None,
                 attackers=self.attackers,
                 own=self._own,
+                wire=self._wire,
             )
             self._pool.equip(worker)
             self._worker = worker

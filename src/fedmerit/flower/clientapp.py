@@ -24,7 +24,7 @@ from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.fleet.client import WIRES, Job, as_sent, deceive, train_clients
 from fedmerit.flower.messages import (
     ARRAYS,
     REWARDED,
@@ -36,6 +36,7 @@ from fedmerit.flower.messages import (
     as_mixtures,
     as_reward,
     pack,
+    sent_setting,
     setting,
     tag_of,
     to_arrays,
@@ -105,7 +106,9 @@ def _model_in(content: RecordDict, context: Context, name: str = "model") -> Mod
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
-    lr = setting(content, "lr", float)
+    lr, wire = setting(content, "lr", float), sent_setting(content, "wire", "float32")
+    if wire not in WIRES:
+        raise InvalidRecord(f"setting 'wire' must be {' or '.join(WIRES)} (got {wire!r:.80})")
     fact_names, personal = setting(content, "facts", list), setting(content, "personal", str)
     start = _model_in(content, context)
     vectors = {
@@ -115,13 +118,14 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     }
     job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None)
     (answer,) = train_clients(half.learner, [job], fact_names)
-    answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
+    answer = as_sent(deceive(answer, half.coalition, half.data.train.classes, attack, index), wire)
     if personal == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif personal == "reset" and "model" in arrays_in(content):
         _keep_personal(context, start, tag_of(index, TRAINED))
     arrays = {"update": answer.update} | {VECTOR + name: vector for name, vector in answer.extras.items()}
-    return pack(arrays, {"personal": personal_tag(context)}, answer.facts)
+    sent = {name: vector.astype(WIRES[wire], copy=False) for name, vector in arrays.items()}
+    return pack(sent, {"personal": personal_tag(context)}, answer.facts)
 
 
 def accept_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

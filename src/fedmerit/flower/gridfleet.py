@@ -36,13 +36,12 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import extra_names
+from fedmerit.fleet.client import WIRES, extra_names, sent_bytes
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateMessage, Receive, answered_late, exchange, pull, push
 from fedmerit.flower.messages import (
     AUDIT,
-    CONFIG,
     EVALUATE,
     HELLO,
     REWARD,
@@ -60,6 +59,7 @@ from fedmerit.flower.messages import (
     pack,
     read_replies,
     release_arrays,
+    sent_setting,
     setting,
     tag_of,
     to_array,
@@ -86,6 +86,8 @@ class GridFleet:
     enrolment: Enrolment | None = None
     attackers: Attackers = NOBODY
     """Simulated attackers; coalitions act in the collector (`Attacked`), all other attackers on their nodes."""
+    wire: str = "float32"
+    """The type of the numbers that clients send, a key of `WIRES`."""
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
@@ -199,6 +201,7 @@ class GridFleet:
                 "epochs": download.epochs or 0,
                 "lr": download.lr or 0.0,
                 "personal": personal[client] or "",
+                "wire": self.wire,
             }
             vectors = {VECTOR + name: values for name, values in download.vectors.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
@@ -216,7 +219,7 @@ class GridFleet:
         def trained(content: RecordDict) -> tuple[int, int, dict[str, Any]]:
             row = len(answers)
             for name, key in sent_as.items():
-                blocks[name].array[row] = array(content, key, shape=(length,), dtypes=("f4",))
+                blocks[name].array[row] = array(content, key, shape=(length,), dtypes=(WIRES[self.wire].str[1:],))
             return row, setting(content, "personal", int), numbers(content)
 
         def receive(client: ClientId, content: RecordDict) -> None:
@@ -252,7 +255,7 @@ class GridFleet:
             {**result.failed, **unread},
             result.seconds,
             bytes_down=down,
-            bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
+            bytes_up=sent_bytes((updates, *received.values()), self.wire),
             vectors=received,
         )
 
@@ -394,5 +397,5 @@ class GridFleet:
 
 def _hello(content: RecordDict) -> tuple[ClientId, int, str]:
     """Read the client that a node claims to be, the version of its personal model and the hash of its base, if any."""
-    base = setting(content, "base", str) if "base" in content.config_records[CONFIG] else ""
+    base = sent_setting(content, "base", "")
     return setting(content, "client", int), setting(content, "personal", int), base[:64]

@@ -30,7 +30,7 @@ class FlatModule:
         named = list(module.named_parameters())
         changing = {id(buffer) for layer in module.modules() if _may_update(layer) for buffer in layer.buffers(False)}
         buffers = [(name, buffer) for name, buffer in module.named_buffers() if id(buffer) in changing]
-        travelling = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+        travelling: list[tuple[str, Tensor]] = [(name, one) for name, one in named if one.requires_grad]
         self._parameters = [parameter for _, parameter in travelling]
         if not self._parameters:
             raise ConfigError(
@@ -60,7 +60,7 @@ class FlatModule:
         digest = sha256()
         for name, tensor in sorted(self._fixed.items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(fetch(tensor.detach().contiguous().reshape(-1).view(torch.uint8)))
+            digest.update(fetch(tensor.detach().contiguous().reshape(-1).view(torch.uint8)).data)
         return digest.hexdigest() if self._fixed else ""
 
     def check_fixed(self) -> None:
