@@ -109,12 +109,12 @@ class Run:
             raise ConfigError(
                 f"run.module() needs a TorchLearner (this run's learner is {name}); give `build`, or use run.model"
             )
-        from fedmerit.learn.flat import FlatModule, frozen_names
+        from fedmerit.learn.flat import fixed_part, frozen_names, hash_tensors
         from fedmerit.learn.sgd import built
 
-        state, module = self.state_dict(client), built(build)
-        base, frozen = FlatModule(built(build)).base_hash, frozen_names(module)
-        self._check_base(base)
+        state, module = self.state_dict(client), built(build).train()
+        self._check_base(hash_tensors(fixed_part(module)))
+        frozen = frozen_names(module)
         own = {name: value for name, value in module.state_dict().items() if name in frozen}
         try:
             module.load_state_dict({**own, **state})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 
@@ -28,8 +28,8 @@ class FlatModule:
     def __init__(self, module: nn.Module, device: str = CPU) -> None:
         self.module, self.device = module.to(device).train(), device
         named = list(module.named_parameters())
-        changing = {id(buffer) for layer in module.modules() if _may_update(layer) for buffer in layer.buffers(False)}
-        buffers = [(name, buffer) for name, buffer in module.named_buffers() if id(buffer) in changing]
+        self._fixed = fixed_part(module)
+        buffers = [(name, buffer) for name, buffer in module.named_buffers() if name not in self._fixed]
         travelling: list[tuple[str, Tensor]] = [(name, one) for name, one in named if one.requires_grad]
         self._parameters = [parameter for _, parameter in travelling]
         if not self._parameters:
@@ -50,18 +50,12 @@ class FlatModule:
         for parameter, view in zip(self._parameters, _views(self.gradient, self._parameters), strict=True):
             parameter.grad = view
         self.stack = write_out(module) if device == CPU else None
-        self._fixed: dict[str, Tensor] = {name: one for name, one in named if not one.requires_grad}
-        self._fixed |= {name: buffer for name, buffer in module.named_buffers() if id(buffer) not in changing}
         self._versions = {name: one._version for name, one in self._fixed.items() if one.is_floating_point()}
 
     @cached_property
     def base_hash(self) -> str:
-        """SHA-256 of names, types, shapes and values of all that is not in the vector; empty if that is nothing."""
-        digest = sha256()
-        for name, tensor in sorted(self._fixed.items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(fetch(tensor.detach().contiguous().reshape(-1).view(torch.uint8)).data)
-        return digest.hexdigest() if self._fixed else ""
+        """Hash of all that is not in the vector; empty if that is nothing."""
+        return hash_tensors(self._fixed)
 
     def check_fixed(self) -> None:
         """Raise an error if training changed a value that would stay at the client."""
@@ -104,6 +98,22 @@ class FlatModule:
     def rows_are_independent(self) -> bool:
         """Whether the gradients of parts of a batch can be added up: not with batch-norm."""
         return not any(isinstance(layer, _BatchNorm) for layer in self.module.modules())
+
+
+def fixed_part(module: nn.Module) -> dict[str, Tensor]:
+    """Frozen parameters and constant buffers of a module in training mode, by name."""
+    changing = {id(buffer) for layer in module.modules() if _may_update(layer) for buffer in layer.buffers(False)}
+    fixed: dict[str, Tensor] = {name: one for name, one in module.named_parameters() if not one.requires_grad}
+    return fixed | {name: buffer for name, buffer in module.named_buffers() if id(buffer) not in changing}
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values; empty without tensors."""
+    digest = sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(fetch(tensor.detach().contiguous().reshape(-1).view(torch.uint8)).data)
+    return digest.hexdigest() if tensors else ""
 
 
 def frozen_names(module: nn.Module) -> frozenset[str]:
