@@ -17,11 +17,12 @@ from safetensors import safe_open
 from small_app import everybody, make_app
 from torch import nn
 
-from fedmerit import Federation, Run, Task, TorchLearner, fedavg, federate, resume
+from fedmerit import Federation, Run, Task, TorchLearner, fedavg, federate, resume, run_config, run_on
+from fedmerit.config.privacy import make_collect
 from fedmerit.config.schema import TrainConfig, make_config
 from fedmerit.core.learner import base_hash
 from fedmerit.core.types import Download
-from fedmerit.errors import FolderError, RunFailed, UserError
+from fedmerit.errors import ConfigError, FolderError, RunFailed, UserError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, Merit, make_client_app
 from fedmerit.tasks.registry import ClientHalf, TaskSpec
@@ -41,18 +42,26 @@ def fleet_of(made: Task, wire: str = "float32", odd: Task | None = None) -> Grid
     return GridFleet(InProcessGrid(make_client_app(half), CLIENTS), made.server(), timeout=5.0, wire=wire)
 
 
+def settings(**run: Any) -> Any:
+    run = {"rounds": 3, "workers": 1, "fraction": 1.0, "measure": "accuracy", **run}
+    return make_config({"task": {"data": f"{__name__}:SPEC"}, "run": run})
+
+
+@pytest.mark.parametrize("facts", ["together", "first"])
 @pytest.mark.parametrize("wire", ["float32", "float16"])
-def test_both_fleets_send_adapters_only_and_give_the_same_bits(wire: str) -> None:
-    made, flower = task(), fleet_of(task(), wire)
+def test_both_fleets_send_adapters_only_and_give_the_same_bits(wire: str, facts: str, tmp_path: Path) -> None:
+    config, flower = settings(wire=wire, facts=facts), fleet_of(task(), wire)
     flower.meet(CLIENTS, patience=1.0)
-    with LocalFleet(made, wire=wire) as local:
-        runs = [run_rounds(fleet, fedavg(), 3) for fleet in (local, flower)]
-    (states, records), (others, on_flower) = runs
-    assert len(states[-1].model) == VALUES
-    assert states[-1].model.tobytes() == others[-1].model.tobytes()
-    size = np.dtype(wire).itemsize
-    for record in (*records, *on_flower):
-        assert (record.bytes_down, record.bytes_up) == (CLIENTS * VALUES * 4, CLIENTS * VALUES * size)
+    runs = run_config(config, tmp_path / "local"), run_on(flower, config, tmp_path / "flower")
+    assert len(runs[0].model) == VALUES
+    assert runs[0].model.tobytes() == runs[1].model.tobytes()
+    sent = CLIENTS * VALUES * 4, CLIENTS * VALUES * np.dtype(wire).itemsize
+    assert [(row["bytes_down"], row["bytes_up"]) for run in runs for row in run.ledger.rounds()] == [sent] * 6
+
+
+def test_masked_updates_are_integers_and_have_no_wire() -> None:
+    with pytest.raises(ConfigError, match="run.wire = .float16. has no effect with privacy.masked"):
+        make_collect(make_config({"run": {"wire": "float16"}, "privacy": {"masked": True}}), fedavg())
 
 
 def test_float16_rounds_each_update_and_adds_up_in_float32() -> None:
@@ -95,7 +104,7 @@ def test_a_node_with_another_base_is_refused_by_name() -> None:
 
 
 def test_a_run_is_not_resumed_on_another_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config({"task": {"data": f"{__name__}:SPEC"}, "run": {"rounds": 3, "workers": 1, "fraction": 1.0}})
+    config = settings()
     stopped(config, tmp_path / "run", 1)
     monkeypatch.setitem(globals(), "SPEC", OTHER)
     with pytest.raises(FolderError, match="the run cannot be resumed: its frozen"):

@@ -25,6 +25,7 @@ from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import WIRES, Job, as_sent, deceive, train_clients
+from fedmerit.flower.kept import keep_update, reveal_shares, share_secrets, upload_masked, upload_update
 from fedmerit.flower.messages import (
     ARRAYS,
     REWARDED,
@@ -61,6 +62,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
     app.query("sum")(replying(sum_features))
     app.train()(replying(train_client))
     app.train("reward")(replying(accept_reward))
+    app.train("upload")(replying(upload_update))
+    app.train("share")(replying(share_secrets))
+    app.train("masked")(replying(upload_masked))
+    app.train("unmask")(replying(reveal_shares))
     app.evaluate()(replying(test_models))
     app.evaluate("audit")(replying(audit_model))
     return app
@@ -109,7 +114,10 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     lr, wire = setting(content, "lr", float), sent_setting(content, "wire", "float32")
     if wire not in WIRES:
         raise InvalidRecord(f"setting 'wire' must be {' or '.join(WIRES)} (got {wire!r:.80})")
-    fact_names, personal = setting(content, "facts", list), setting(content, "personal", str)
+    fact_names, (personal, uploads) = (
+        setting(content, "facts", list),
+        (setting(content, name, str) for name in ("personal", "uploads")),
+    )
     start = _model_in(content, context)
     vectors = {
         name.removeprefix(VECTOR): np.asarray(array(content, name), dtype=np.float32)
@@ -123,6 +131,10 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif personal == "reset" and "model" in arrays_in(content):
         _keep_personal(context, start, tag_of(index, TRAINED))
+    if uploads != "now":
+        update = answer.update.astype(WIRES[wire], copy=False)
+        keys = keep_update(half, context, index, update, masked=uploads == "masked")
+        return pack(config={"personal": personal_tag(context), **keys}, metrics=answer.facts)
     arrays = {"update": answer.update} | {VECTOR + name: vector for name, vector in answer.extras.items()}
     sent = {name: vector.astype(WIRES[wire], copy=False) for name, vector in arrays.items()}
     return pack(sent, {"personal": personal_tag(context)}, answer.facts)
