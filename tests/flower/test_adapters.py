@@ -158,3 +158,21 @@ def test_peft_lora_on_both_fleets() -> None:
     assert {record.bytes_up for record in records} == {CLIENTS * values * 4}
     assert states[-1].model.tobytes() == others[-1].model.tobytes() != states[0].model.tobytes()
     assert made.learner.predict(states[-1].model, made.federation.test.x).shape == (len(made.federation.test.y),)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_peft_adapters_through_merit() -> None:
+    """The app sends PEFT's adapter state and nothing else."""
+    peft, module = pytest.importorskip("peft"), lora()
+
+    def move(node: int, arrays: Any) -> Any:
+        peft.set_peft_model_state_dict(module, {name: torch.from_numpy(one.copy()) for name, one in arrays.items()})
+        return {name: one.numpy() + node for name, one in peft.get_peft_model_state_dict(module).items()}
+
+    app = make_app(lambda node: {"num-examples": 10}, lambda node, arrays: {"num-examples": 10, "accuracy": 0.5}, move)
+    strategy = Merit(fedavg(), **everybody(CLIENTS))
+    first = ArrayRecord(peft.get_peft_model_state_dict(module))
+    sent = sum(array.numpy().nbytes for array in first.values())
+    result = strategy.start(InProcessGrid(app, CLIENTS), first, num_rounds=1)
+    assert (strategy.records[0].bytes_up, sent) == (CLIENTS * sent, 2 * RANK * (16 + 48) * 4)
+    assert all(array.numpy() == pytest.approx(first[name].numpy() + 1.5) for name, array in result.arrays.items())
