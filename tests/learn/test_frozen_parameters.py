@@ -39,28 +39,17 @@ def test_training_leaves_the_frozen_part_and_masks_as_they_are() -> None:
 
 
 class Norm(nn.Module):
-    """A norm of one's own, whose statistic only training moves; with `always`, evaluation moves it, too."""
+    """A norm of one's own, whose statistic only training moves."""
 
-    def __init__(self, always: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.always, self.batch = always, nn.BatchNorm1d(FEATURES)
-        self.out = nn.Linear(FEATURES, CLASSES)
+        self.batch, self.out = nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, CLASSES)
         self.register_buffer("mean", torch.zeros(FEATURES))
 
     def forward(self, x: Tensor) -> Any:
         if self.training:
             self.mean.lerp_(x.mean(0), 0.1)
         return self.out(self.batch(x - self.mean))
-
-
-class Careless(nn.Linear):
-    def __init__(self) -> None:
-        super().__init__(FEATURES, CLASSES)
-        self.register_buffer("rows", torch.zeros(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.rows += len(x)
-        return super().forward(x)
 
 
 class FrozenNorm(Norm):
@@ -70,36 +59,60 @@ class FrozenNorm(Norm):
         return self
 
 
-def hooked() -> nn.Module:
-    module = nn.Sequential(nn.Linear(FEATURES, CLASSES))
-    module.register_buffer("calls", torch.zeros(1))
-    module.register_forward_hook(lambda layer, inputs, outputs: None)
-    return module
+class Counting(nn.Linear):
+    """A counter that evaluation moves, too: by an assignment, in place, or by a function."""
+
+    def __init__(self, hook: bool = False) -> None:
+        super().__init__(FEATURES, CLASSES)
+        self.register_buffer("rows", torch.zeros(1))
+        if hook:
+            self.register_forward_hook(lambda layer, inputs, outputs: None)
+
+
+class AddsTo(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows += len(x)
+        return super().forward(x)
+
+
+class AddsInPlace(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.add_(len(x))
+        return super().forward(x)
+
+
+class AddsElsewhere(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.add(self.rows, len(x), out=self.rows)
+        return super().forward(x)
 
 
 @pytest.mark.parametrize(
     ("build", "buffers"),
     [
-        (partial(Norm, False), ("mean", "batch.running_mean", "batch.running_var")),
-        (partial(FrozenNorm, False), ("mean",)),
+        (Norm, ("mean", "batch.running_mean", "batch.running_var")),
+        (FrozenNorm, ("mean",)),
         (partial(nn.BatchNorm1d, FEATURES, track_running_stats=False), ()),
         (partial(nn.utils.parametrizations.spectral_norm, nn.Linear(4, 3)), ("_u", "_v")),
-        (hooked, ("calls",)),
-        (Scaled, None),
-        (Careless, ()),
+        (partial(Counting, hook=True), ("rows",)),
+        (Counting, ()),
+        (AddsTo, ("rows",)),
+        (AddsInPlace, ("rows",)),
+        (AddsElsewhere, ()),
     ],
 )
-def test_buffers_that_training_may_change_are_sent(build: Any, buffers: tuple[str, ...] | None) -> None:
-    if buffers is None:
-        with pytest.raises(ConfigError, match="Scaled has nothing to train"):
-            FlatModule(build())
-        return
+def test_buffers_that_training_may_change_are_sent(build: Any, buffers: tuple[str, ...]) -> None:
     flat = FlatModule(build())
     names = tuple(name for name, _ in flat.module.named_buffers() if name in flat.names)
     assert tuple(name.removeprefix("parametrizations.weight.0.") for name in names) == buffers
 
 
 def test_a_buffer_that_changes_against_the_rule_is_an_error() -> None:
-    learner, rows = TorchLearner(Careless, TRAIN), Samples(X, Y, CLASSES)
+    learner, rows = TorchLearner(AddsElsewhere, TRAIN), Samples(X, Y, CLASSES)
     with pytest.raises(ConfigError, match=r"training changed 'rows', which the client would not send"):
         learner.train(learner.start(0), rows, seed=0)
+
+
+def test_a_module_without_trainable_parameters_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="Scaled has nothing to train: none of its 0 parameters"):
+        TorchLearner(Scaled).start(0)

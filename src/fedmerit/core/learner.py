@@ -181,7 +181,7 @@ def base_hash(learner: Learner) -> str:
 
 
 def wrong_base(expected: str, received: str) -> str:
-    """Describe the difference between two bases, with the beginnings of their hashes; empty if there is none.
+    """Describe the difference between two bases, with the beginnings of their hashes; empty if they are equal.
 
     >>> wrong_base("a" * 64, "b" * 64)[:66]
     'its frozen parameters and constant buffers differ: the hash is bbb'

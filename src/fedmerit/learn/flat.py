@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
+from types import CodeType
 
 import torch
 from torch import Tensor, nn
@@ -64,8 +67,8 @@ class FlatModule:
             if now[name] is not self._fixed[name] or now[name]._version != version:
                 raise ConfigError(
                     f"training changed {name!r}, which the client would not send: only trainable parameters and the "
-                    "buffers of layers that ask `self.training` are sent; make it such a buffer, and update it only "
-                    "`if self.training:`"
+                    "buffers of layers that ask `self.training` or write them are sent; make it such a buffer, and "
+                    "update it `if self.training:`"
                 )
 
     def name_tensors(self) -> NamedTensors:
@@ -125,21 +128,29 @@ def frozen_names(module: nn.Module) -> frozenset[str]:
 def _may_update(layer: nn.Module) -> bool:
     """Whether training may change the layer's own buffers.
 
-    The server knows a model before it has seen a row, so this cannot be tried out. What decides is that evaluation must
-    leave a model as it is: a layer whose buffers only training changes, such as batch-norm, asks `self.training`. So
-    buffers are constant in a layer whose class never mentions `training` (tables, masks, rotary embeddings), and in one
-    that stays in evaluation mode (a frozen batch-norm). A layer that asks for another reason, such as dropout, sends
-    its floating-point buffers in vain, which is correct; a changed constant is found by `check_fixed`. Hooks and
-    TorchScript cannot be read, so they may change anything.
+    The server knows a model before it has seen a row, so this cannot be tried out; the layer's code decides. Evaluation
+    should leave a model as it is, so a layer that only training changes, such as batch-norm, asks `self.training`. A
+    layer may also write its buffers without asking. Buffers are constant in a layer whose class does neither (tables,
+    masks, rotary embeddings), and in one that stays in evaluation mode (a frozen batch-norm). A layer that asks for
+    another reason, such as dropout, sends its buffers in vain, which is correct; a change that is not found here, for
+    example by a function that gets the buffer, is found by `check_fixed`. Hooks and TorchScript may change anything.
     """
-    if not layer.training:
+    names = {name for name, _ in layer.named_buffers(recurse=False)}
+    if not names or not layer.training:
         return False
     if layer._forward_hooks or layer._forward_pre_hooks or isinstance(layer, torch.jit.ScriptModule):
         return True
-    written = [kind for kind in type(layer).__mro__ if kind is not nn.Module]
-    functions = [inspect.unwrap(one) for kind in written for one in vars(kind).values() if callable(one)]
-    codes = [one.__code__ for one in functions if inspect.isfunction(one)]
-    return any("training" in code.co_names for code in codes)
+    written = [vars(kind) for kind in type(layer).__mro__ if kind is not nn.Module]
+    functions = [inspect.unwrap(one) for own in written for one in own.values() if callable(one)]
+    codes = [one.__code__ for one in functions if inspect.isfunction(one) and one.__name__ != "__init__"]
+    return any("training" in code.co_names or _writes(code, names) for code in codes)
+
+
+def _writes(code: CodeType, names: Collection[str]) -> bool:
+    """Whether the code contains `self.NAME = ...`, `self.NAME += ...` or `self.NAME.add_(...)`."""
+    steps = list(dis.get_instructions(code))
+    stores = any(step.opname == "STORE_ATTR" and step.argval in names for step in steps)
+    return stores or any(one.argval in names and str(after.argval).endswith("_") for one, after in pairwise(steps))
 
 
 def _count(tensors: Iterable[Tensor]) -> int:
