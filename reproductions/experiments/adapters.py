@@ -38,9 +38,9 @@ RUNS = Path(__file__).parents[2] / "runs" / "adapters"
 CLIENTS, BASE_ROLES = 6, 40
 """The roles with most text are clients; the base is trained on roles of other plays."""
 WIDTH, LAYERS, HEADS, RANK = 64, 2, 4, 4
-ROUNDS, BATCH, MOST, BASE_EPOCHS = 8, 32, 240, 8
+ROUNDS, BATCH, MOST, BASE_EPOCHS = 4, 32, 240, 8
 """MOST: training windows of a role."""
-RATES = {"lora": (0.001, 0.003, 0.01), "full": (0.0003, 0.001, 0.003)}
+RATES = {"lora": (0.0003, 0.001, 0.003), "full": (0.0001, 0.0003, 0.001)}
 TUNING, ROWS = 11, ("alone", "federated", "pooled")
 Windows = NDArray[np.int64]
 
