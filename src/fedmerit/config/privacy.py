@@ -108,6 +108,10 @@ def make_collect(config: Config, recipe: Recipe) -> InTime | FactsFirst:
             'run.facts = "together" cannot be combined with privacy.masked: weights must be known before updates are '
             "masked; remove run.facts"
         )
+    if run.wire != "float32":
+        raise ConfigError(
+            f"run.wire = {run.wire!r} has no effect with privacy.masked, where clients send integers; remove run.wire"
+        )
     return FactsFirst(selection, Masking() if section.clip is None else Masking(section.clip))
 
 

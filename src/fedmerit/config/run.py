@@ -101,6 +101,11 @@ class RunConfig(Section):
     memory: Positive | None = Field(
         None, description="GiB of updates kept in memory before they go to disk; default: a quarter of RAM"
     )
+    wire: Literal["float32", "float16"] = Field(
+        "float32",
+        description="type of the numbers that clients send: `float16` halves the bytes of updates, which the server "
+        "adds up in float32; the model goes to the clients in float32",
+    )
     deadline: Positive | None = Field(
         None, description="seconds after which a client's training is stopped and the client dropped; default: no limit"
     )

@@ -146,11 +146,13 @@ class NamedTensors:
 
     vector  the names whose values, concatenated, are the model's flat row
     beside  those of them that the library leaves out of its files, such as buffers that torch does not persist
+    base    hash of what the model needs in addition, see `AdapterLearner`
     """
 
     tensors: Mapping[str, NDArray[Any]]
     vector: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    base: str = ""
 
 
 @runtime_checkable
@@ -159,6 +161,34 @@ class NamedLearner(Learner, Protocol):
 
     def name_tensors(self, model: Model) -> NamedTensors:
         """Return the model's tensors by name."""
+
+
+@runtime_checkable
+class AdapterLearner(Learner, Protocol):
+    """A learner whose model is only a part of what predicts: adapters, on a base that never leaves the node."""
+
+    @property
+    def base_hash(self) -> str:
+        """Hash of the base, which server and clients compare; empty if the model is all."""
+
+
+def base_hash(learner: Learner) -> str:
+    """Hash of what the learner's models need in addition to their vector; empty for most learners."""
+    return learner.base_hash if isinstance(learner, AdapterLearner) else ""
+
+
+def wrong_base(expected: str, received: str) -> str:
+    """Describe the difference between two bases, with the beginnings of their hashes; empty if they are equal.
+
+    >>> wrong_base("a" * 64, "b" * 64)[:66]
+    'its frozen parameters and constant buffers differ: the hash is bbb'
+    """
+    if expected == received:
+        return ""
+    return (
+        f"its frozen parameters and constant buffers differ: the hash is {received[:12] or 'that of none'}, and "
+        f"{expected[:12] or 'none'} is expected; build the module from the same file or seed"
+    )
 
 
 @runtime_checkable

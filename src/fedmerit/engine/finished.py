@@ -15,7 +15,7 @@ from typing import Any
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.config.trust import only_trusted_parts
-from fedmerit.core.learner import Learner, NamedLearner
+from fedmerit.core.learner import Learner, NamedLearner, base_hash, wrong_base
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.models.clusters import ClusterModels
 from fedmerit.core.models.personal import PersonalModels
@@ -31,7 +31,7 @@ from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger, kept_recipe
 from fedmerit.store.model_files import file_hashes, read_model, read_tensors
 from fedmerit.store.reasons import why
-from fedmerit.store.run_folder import CLUSTERS, DATA, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
+from fedmerit.store.run_folder import BASE, CLUSTERS, DATA, ENCODER, LEDGER, MODEL, PACKAGES, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import make_federation, make_learner, make_task
@@ -81,7 +81,8 @@ class Run:
     def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
         """The final model for torch's `module.load_state_dict`; with `client`, that client's personal model.
 
-        `model.safetensors` has the same tensors; `safetensors.torch.load_file` reads them without fedmerit.
+        `model.safetensors` has the same tensors; `safetensors.torch.load_file` reads them without fedmerit. Frozen
+        parameters are not among them: load adapters onto their base with `strict=False`, or use `run.module`.
         """
         model = self._model(client)
         tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
@@ -98,16 +99,25 @@ class Run:
         return {name: torch.from_numpy(values) for name, values in tensors.items()}
 
     def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
-        """Make a torch module with the final model, in evaluation mode; `build` is needed if the run has no module."""
+        """Make a torch module with the final model, in evaluation mode; `build` is needed if the run has no module.
+
+        Frozen parameters are those that `build` makes, if their hash is the one that the run recorded.
+        """
         build = build or getattr(self._learner(), "build", None)
         if build is None:
             name = type(self._learner()).__name__
             raise ConfigError(
                 f"run.module() needs a TorchLearner (this run's learner is {name}); give `build`, or use run.model"
             )
-        module = build()
+        from fedmerit.learn.flat import fixed_part, frozen_names, hash_tensors
+        from fedmerit.learn.sgd import built
+
+        state, module = self.state_dict(client), built(build).train()
+        self._check_base(hash_tensors(fixed_part(module)))
+        frozen = frozen_names(module)
+        own = {name: value for name, value in module.state_dict().items() if name in frozen}
         try:
-            module.load_state_dict(self.state_dict(client))
+            module.load_state_dict({**own, **state})
         except RuntimeError as error:
             raise DataError(f"the module of `build` differs from the one that the run trained: {error}") from None
         return module.float().eval()
@@ -153,11 +163,18 @@ class Run:
         write_new_file(Path(path), content, "another path")
 
     def _learner(self) -> Learner:
-        if self.learner is not None:
-            return self.learner
-        config = _config(self.ledger, "its learner; give it: Run.load(folder, learner=...)")
-        with only_trusted_parts(self.trust):
-            return make_learner(config.task, config.train, self._encoder())
+        learner = self.learner
+        if learner is None:
+            config = _config(self.ledger, "its learner; give it: Run.load(folder, learner=...)")
+            with only_trusted_parts(self.trust):
+                learner = make_learner(config.task, config.train, self._encoder())
+        self._check_base(base_hash(learner))
+        return learner
+
+    def _check_base(self, here: str) -> None:
+        """Raise an error if the model needs another base, frozen parameters, than this one."""
+        if wrong := wrong_base(self.ledger.meta().get(BASE, ""), here):
+            raise DataError(f"the model of this run does not fit: {wrong}")
 
     def _encoder(self) -> Encoder | None:
         return self.encoder or read_encoder(self.folder, self.ledger)

@@ -20,6 +20,7 @@ from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.collect.memory import ask_everyone_first
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
+from fedmerit.core.learner import Learner, base_hash, wrong_base
 from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import direction, find_objective, measure_label
 from fedmerit.core.recipe import Recipe
@@ -30,7 +31,7 @@ from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import ACCURACY, EMPTY, Note
 from fedmerit.engine.measure import on_rows, tests_one_model, with_final_numbers
-from fedmerit.errors import RunFailed, RunStopped
+from fedmerit.errors import FolderError, RunFailed, RunStopped
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import (
@@ -43,7 +44,7 @@ from fedmerit.store.model_files import (
     write_content,
     write_model,
 )
-from fedmerit.store.run_folder import BEST, CLUSTERS, DATA, DRAW_SEED, ENCODER, MODEL, PERSONAL
+from fedmerit.store.run_folder import BASE, BEST, CLUSTERS, DATA, DRAW_SEED, ENCODER, MODEL, PERSONAL
 from fedmerit.store.status import status_file
 from fedmerit.tasks.encoding import Encoder
 
@@ -110,6 +111,7 @@ def run_rounds(
     host = replace(host, measure=None if settings.measure is None else find_objective(settings.measure))
     sign, classes = direction(measure), class_names(folder)
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
+    check_base(ledger, learner)
     with status_file(folder) as tell:
         state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
         if state is None:
@@ -186,6 +188,15 @@ def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
     """Add the server-side control variates that the clients' learner needs (SCAFFOLD, FedDyn) to a recipe."""
     controls = () if server.control is None else (server.control,)
     return replace(recipe, server=replace(recipe.server, controls=controls)) if controls else recipe
+
+
+def check_base(ledger: Ledger, learner: Learner) -> None:
+    """Note the hash of the learner's base before round 1; raise an error if that of the rounds so far differs."""
+    known, here = ledger.meta().get(BASE, ""), base_hash(learner)
+    if here and not known and not ledger.last_round():
+        ledger.describe(BASE, here)
+    elif wrong := wrong_base(known, here):
+        raise FolderError(f"the run cannot be resumed: {wrong}")
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:

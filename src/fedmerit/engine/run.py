@@ -217,7 +217,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
     with (
         held(folder),
         resumable(folder, f"use --resume {folder}"),
-        LocalFleet(task, workers, budget, folder, run.deadline) as fleet,
+        LocalFleet(task, workers, budget, folder, run.deadline, run.wire) as fleet,
     ):
         write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,12 @@ from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, Pulled
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
+from fedmerit.core.updates import Updates
+
+WIRES: Mapping[str, np.dtype[np.floating[Any]]] = MappingProxyType(
+    {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
+)
+"""Types of the numbers that clients send, by the name in `run.wire`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,25 @@ def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int
         return answer
     update, facts = coalition.attack.answer(answer.update, answer.facts, classes, np.random.default_rng(seed))
     return replace(answer, update=update, facts=facts)
+
+
+def as_sent(answer: Answer, wire: str) -> Answer:
+    """Round what a client sends to the type that it is sent in, a key of `WIRES`; the server computes in float32.
+
+    Both fleets round here, so that a simulation has the bits of a deployment. Values beyond the type's range become
+    infinite, and the server then drops the client.
+    """
+    if wire == "float32":
+        return answer
+    vectors = {"update": answer.update, **answer.extras}
+    with np.errstate(over="ignore"):
+        rounded = {name: vector.astype(WIRES[wire]).astype(np.float32) for name, vector in vectors.items()}
+    return replace(answer, update=rounded.pop("update"), extras=rounded)
+
+
+def sent_bytes(vectors: Iterable[Updates], wire: str) -> int:
+    """Bytes of vectors that clients sent in this type."""
+    return sum(len(rows) * rows.length for rows in vectors) * WIRES[wire].itemsize
 
 
 def mean_loss(learner: Learner, job: Job) -> float:

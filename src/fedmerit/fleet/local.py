@@ -34,7 +34,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, extra_names, group_size, train_clients
+from fedmerit.fleet.client import WIRES, Job, extra_names, group_size, sent_bytes, train_clients
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
@@ -63,8 +63,10 @@ class LocalFleet:
         memory: int | None = None,
         spill_to: Path | None = None,
         deadline: float | None = None,
+        wire: str = "float32",
     ) -> None:
         refuse_while_imported()
+        self._wire = wire
         self._deadline = deadline  # seconds of training, in a process that can be killed
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
@@ -140,14 +142,14 @@ class LocalFleet:
             failed,
             seconds,
             bytes_down=sum(vector.nbytes for vector in [*sent.values(), *extras]),
-            bytes_up=sum(rows.nbytes for rows in (updates, *extra_updates)),
+            bytes_up=sent_bytes((updates, *extra_updates), self._wire),
             vectors=dict(zip(worker.extras, extra_updates, strict=True)),
         )
 
     def upload(self, index: int, clients: Sequence[ClientId]) -> Iterator[tuple[ClientId, Model | str]]:
         """Yield the rows that the clients trained in this round."""
         for client in clients:
-            yield client, self._kept.pop(client)
+            yield client, self._kept.pop(client).astype(WIRES[self._wire], copy=False)
             if self._worker is not None and self._worker.updates.on_disk:
                 self._worker.updates.release()  # a row that was added up takes no memory here
 
@@ -388,6 +390,7 @@ class LocalFleet:
                 local_model=self._block(rows, length, self._memory) if self._trains_local else None,
                 attackers=self.attackers,
                 own=self._own,
+                wire=self._wire,
             )
             self._pool.equip(worker)
             self._worker = worker

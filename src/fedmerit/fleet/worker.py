@@ -17,7 +17,7 @@ from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import AskedRows, ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
+from fedmerit.fleet.client import Job, as_sent, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
@@ -78,6 +78,7 @@ class Worker:
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
     own: Sequence[Mapping[str, float | str]] = ()
+    wire: str = "float32"
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -114,8 +115,11 @@ class Worker:
             for place in places
         ]
         answers = [
-            deceive(
-                answer, self.attackers.of(place.client), self.classes, attack_seed(seed, index, place.client), index
+            as_sent(
+                deceive(
+                    answer, self.attackers.of(place.client), self.classes, attack_seed(seed, index, place.client), index
+                ),
+                self.wire,
             )
             for place, answer in zip(places, train_clients(self.learner, jobs, facts), strict=True)
         ]

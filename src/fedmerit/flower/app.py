@@ -121,6 +121,7 @@ def serve(
         wait=wait.make() if wait else None,
         enrolment=enrolment,
         attackers=attackers,
+        wire=config.run.wire,
     )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))

@@ -15,6 +15,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedmerit.core.facts import ATTRIBUTE, OF_TRAINING, SAMPLES, measure
 from fedmerit.core.host import predict_rows
+from fedmerit.core.learner import base_hash
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe import Recipe
@@ -22,7 +23,7 @@ from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.fleet.client import WIRES, Job, as_sent, deceive, train_clients
 from fedmerit.flower.kept import keep_update, reveal_shares, share_secrets, upload_masked, upload_update
 from fedmerit.flower.messages import (
     ARRAYS,
@@ -35,6 +36,7 @@ from fedmerit.flower.messages import (
     as_mixtures,
     as_reward,
     pack,
+    sent_setting,
     setting,
     tag_of,
     to_arrays,
@@ -68,8 +70,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
 
 
 def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Reply with the node's client id, its name and the version of its personal model."""
-    return pack(config={"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)})
+    """Reply with the node's client id, its name, the version of its personal model and the hash of its base."""
+    base = base_hash(half.learner)
+    known = {"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)}
+    return pack(config=known | ({"base": base} if base else {}))
 
 
 def personal_model(context: Context) -> Model | None:
@@ -99,7 +103,9 @@ def _model_in(content: RecordDict, context: Context, name: str = "model") -> Mod
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
-    lr = setting(content, "lr", float)
+    lr, wire = setting(content, "lr", float), sent_setting(content, "wire", "float32")
+    if wire not in WIRES:
+        raise InvalidRecord(f"setting 'wire' must be {' or '.join(WIRES)} (got {wire!r:.80})")
     fact_names, (personal, uploads) = (
         setting(content, "facts", list),
         (setting(content, name, str) for name in ("personal", "uploads")),
@@ -112,16 +118,18 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     }
     job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None)
     (answer,) = train_clients(half.learner, [job], fact_names)
-    answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
+    answer = as_sent(deceive(answer, half.coalition, half.data.train.classes, attack, index), wire)
     if personal == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif personal == "reset" and "model" in arrays_in(content):
         _keep_personal(context, start, tag_of(index, TRAINED))
     if uploads != "now":
-        keys = keep_update(half, context, index, answer.update, masked=uploads == "masked")
+        update = answer.update.astype(WIRES[wire], copy=False)
+        keys = keep_update(half, context, index, update, masked=uploads == "masked")
         return pack(config={"personal": personal_tag(context), **keys}, metrics=answer.facts)
     arrays = {"update": answer.update} | {VECTOR + name: vector for name, vector in answer.extras.items()}
-    return pack(arrays, {"personal": personal_tag(context)}, answer.facts)
+    sent = {name: vector.astype(WIRES[wire], copy=False) for name, vector in arrays.items()}
+    return pack(sent, {"personal": personal_tag(context)}, answer.facts)
 
 
 def accept_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

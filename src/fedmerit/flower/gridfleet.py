@@ -18,7 +18,7 @@ from fedmerit.core.attacks.attack import NOBODY, Attackers
 from fedmerit.core.collect.masking import MaskedTotal, Masking
 from fedmerit.core.collect.wait import Wait
 from fedmerit.core.host import ServerSetup
-from fedmerit.core.learner import LOSS_UNIT
+from fedmerit.core.learner import LOSS_UNIT, base_hash, wrong_base
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
 from fedmerit.core.seeds import attack_seed, train_seed
@@ -36,7 +36,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import extra_names
+from fedmerit.fleet.client import WIRES, extra_names, sent_bytes
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import (
@@ -70,6 +70,7 @@ from fedmerit.flower.messages import (
     read_array,
     read_replies,
     release_arrays,
+    sent_setting,
     setting,
     tag_of,
     to_array,
@@ -97,6 +98,8 @@ class GridFleet:
     enrolment: Enrolment | None = None
     attackers: Attackers = NOBODY
     """Simulated attackers; coalitions act in the collector (`Attacked`), all other attackers on their nodes."""
+    wire: str = "float32"
+    """The type of the numbers that clients send, a key of `WIRES`."""
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
@@ -141,14 +144,18 @@ class GridFleet:
         """Admit nodes by their claim, and by their key if clients are enrolled; return unreadable answers."""
         claims, unread = read_replies(_hello, answers)
         claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
+        base, other_bases = base_hash(self.server.learner), dict[int, str]()
         needs_keys = self.enrolment is not None and claims
         keys = {int(info.node_id): bytes(info.public_key) for info in self.grid.get_nodes()} if needs_keys else {}
-        for node, client in self.admission.admit({node: client for node, (client, _) in claims.items()}, keys):
-            if self._is_connected(client):
+        for node, client in self.admission.admit({node: claim[0] for node, claim in claims.items()}, keys):
+            if wrong := wrong_base(base, claims[node][2]):
+                other_bases[node] = f"{self.server.names[client]} has another base than the server: {wrong}"
+                self.admission.refuse(node, other_bases[node])
+            elif self._is_connected(client):
                 self.admission.refuse(node, f"it claims to be client {client}, which is node {self.nodes[client]}")
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
-        return unread
+        return {**unread, **other_bases}
 
     def _is_connected(self, client: ClientId) -> bool:
         """Whether the client's node still answers as this client; Flower lists a killed node for a while."""
@@ -201,6 +208,7 @@ class GridFleet:
                 "lr": download.lr or 0.0,
                 "uploads": download.uploads,
                 "personal": personal[client] or "",
+                "wire": self.wire,
             }
             vectors = {VECTOR + name: values for name, values in download.vectors.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
@@ -220,7 +228,7 @@ class GridFleet:
         def trained(content: RecordDict) -> tuple[int, int, dict[str, Any]]:
             row = len(answers)
             for name, key in sent_as.items():
-                blocks[name].array[row] = array(content, key, shape=(length,), dtypes=("f4",))
+                blocks[name].array[row] = array(content, key, shape=(length,), dtypes=(WIRES[self.wire].str[1:],))
             return row, setting(content, "personal", int), numbers(content)
 
         def receive(client: ClientId, content: RecordDict) -> None:
@@ -260,7 +268,7 @@ class GridFleet:
             {**result.failed, **unread},
             result.seconds,
             bytes_down=down,
-            bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
+            bytes_up=sent_bytes((updates, *received.values()), self.wire),
             vectors=received,
         )
 
@@ -275,7 +283,9 @@ class GridFleet:
             if answer.content is None:
                 yield answer.client, answer.reason
                 continue
-            fine, failed = read_replies(_kept_update, {answer.client: answer.content})
+            fine, failed = read_replies(
+                partial(_kept_update, wire=WIRES[self.wire].str[1:]), {answer.client: answer.content}
+            )
             yield answer.client, fine.get(answer.client, failed.get(answer.client, ""))
         self._forget(lost)
 
@@ -429,11 +439,12 @@ class GridFleet:
             del self.nodes[client]
 
 
-def _kept_update(content: RecordDict) -> Model:
+def _kept_update(content: RecordDict, wire: str) -> Model:
     """Read an upload without a copy: the bytes of the message are the vector."""
-    return read_array(arrays_in(content)["update"], "update", dtypes=("f4",))
+    return read_array(arrays_in(content)["update"], "update", dtypes=(wire,))
 
 
-def _hello(content: RecordDict) -> tuple[ClientId, int]:
-    """Read the client that a node claims to be, and the version of its personal model."""
-    return setting(content, "client", int), setting(content, "personal", int)
+def _hello(content: RecordDict) -> tuple[ClientId, int, str]:
+    """Read the client that a node claims to be, the version of its personal model and the hash of its base, if any."""
+    base = sent_setting(content, "base", "")
+    return setting(content, "client", int), setting(content, "personal", int), base[:64]

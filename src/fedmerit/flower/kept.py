@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
@@ -133,9 +132,9 @@ def _take_update(content: RecordDict, context: Context, step: str) -> Model:
     """Remove the update from the state, and return it."""
     _kept(content, context, step)
     record = cast(ArrayRecord, context.state[UPDATE])
-    update = np.asarray(record["update"].numpy(), np.float32)
+    update = record["update"].numpy()
     del context.state[UPDATE]
-    return update
+    return cast(Model, update)
 
 
 def _secrets(kept: dict[str, Any]) -> Secrets:

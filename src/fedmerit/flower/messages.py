@@ -201,6 +201,12 @@ def setting(content: RecordDict, name: str, kind: type) -> Any:
     return value
 
 
+def sent_setting(content: RecordDict, name: str, default: str) -> str:
+    """Return a named text that a sender may leave out."""
+    record = content.get(CONFIG)
+    return str(setting(content, name, str)) if isinstance(record, ConfigRecord) and name in record else default
+
+
 def numbers(content: RecordDict) -> dict[str, Any]:
     """All metrics of a message; empty if it has none."""
     record = content.get(METRICS)

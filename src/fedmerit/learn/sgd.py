@@ -54,6 +54,10 @@ class TorchLearner:
     inputs   turns a batch into the module's arguments, a tuple or a mapping by name
     device   where it runs, a name for `learn.devices.find_device`
 
+    A model consists of the module's trainable parameters and the buffers that training may change. Frozen parameters
+    stay at the node: `build` makes them there, under seed 0, or loads them from a file, and their hash is compared
+    before the first round.
+
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
     """
@@ -100,7 +104,6 @@ class TorchLearner:
         steps = 0
         with _quiet_torch(seed):
             flat = self._flat
-            torch.manual_seed(seed)  # again, because the first build of the module consumed random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
             output = output_of(self.target)
@@ -111,6 +114,7 @@ class TorchLearner:
             for rows in self._batches(samples, seed, epochs):
                 step(rows)
                 steps += 1
+            flat.check_fixed()
             return fetch(flat.values).copy(), steps
 
     def _batches(self, samples: Samples, seed: int, epochs: int | None) -> Iterator[Tensor]:
@@ -184,6 +188,11 @@ class TorchLearner:
     def _is_common(self) -> bool:
         """Whether explicit passes can replace the module: one input, classes, cross-entropy."""
         return self.loss is None and self.inputs is None and self.target.kind == "classes"
+
+    @property
+    def base_hash(self) -> str:
+        """SHA-256 of the frozen parameters and constant buffers; empty without any."""
+        return self._flat.base_hash
 
     @property
     def layers(self) -> Sequence[tuple[int, ...]]:
@@ -349,8 +358,17 @@ def is_plain(config: TrainConfig) -> bool:
 
 @lru_cache(maxsize=4)
 def _flat(build: Callable[[], nn.Module], device: str) -> FlatModule:
-    """One module per process, kind and device, reused by every client: its values are overwritten each time."""
-    return FlatModule(build(), device)
+    """One module per process, kind and device, reused by every client: its values are overwritten each time.
+
+    What is not overwritten, the frozen part, must be the same in every process: hence the fixed seed.
+    """
+    return FlatModule(built(build), device)
+
+
+def built(build: Callable[[], nn.Module]) -> nn.Module:
+    """Build the module with the frozen part that every node has; the caller's random numbers do not change."""
+    with _quiet_torch(0):
+        return build()
 
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:

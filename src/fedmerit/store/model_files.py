@@ -38,7 +38,8 @@ KEPT = 2  # the newest and the one before, in case the newest is damaged
 def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> str:
     """Write the model and its round, atomically and synced: one tensor `model`, or the tensors that the learner names.
 
-    Named tensors are what the model's own library loads. Returns the file's seal.
+    Named tensors are what the model's own library loads; `base` is the hash of the base that they need, if any. Returns
+    the file's seal.
     """
     content, seal = model_content(model, index, named)
     write_content(path, content)
@@ -49,7 +50,8 @@ def model_content(model: Model, index: int, named: NamedTensors | None = None) -
     """What `write_model` writes, and its seal."""
     if named is None:
         return sealed({MODEL: model}, {"round": index})
-    return sealed(named.tensors, {"round": index, "vector": named.vector, "beside": named.beside})
+    base = {"base": named.base} if named.base else {}
+    return sealed(named.tensors, {"round": index, "vector": named.vector, "beside": named.beside} | base)
 
 
 def sealed(tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> tuple[bytes, str]:

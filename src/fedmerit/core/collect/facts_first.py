@@ -122,12 +122,13 @@ def add_uploads(
     """
     total, used, failed = np.zeros(length, np.float32), dict[ClientId, float](), dict[ClientId, str]()
     received = 0
-    for client, row in uploads:
+    for client, sent in uploads:
+        row = sent if isinstance(sent, str) else sent.astype(np.float32, copy=False)  # may be sent in half precision
         reason = row if isinstance(row, str) else _wrong(row, length)
-        if isinstance(row, str) or reason:
+        if isinstance(row, str) or isinstance(sent, str) or reason:
             failed[client] = reason
             continue
-        received += row.nbytes
+        received += sent.nbytes
         used[client] = factors[client]
         norm = np.sqrt(np.array([square(row)]))
         add_row(total, row, factors[client] if max_norm is None else factors[client] * clip_factors(norm, max_norm)[0])
