@@ -12,7 +12,7 @@ import pytest
 import fedmerit
 from fedmerit import cli
 
-HEAVY = ["torch", "sklearn", "pandas", "flwr", "plotly"]
+HEAVY = ["torch", "sklearn", "pandas", "flwr", "plotly", "matplotlib"]
 
 
 def test_every_public_name_exists_and_is_named_once():
@@ -56,7 +56,7 @@ def test_the_command_fedmerit_is_the_command_line():
         ("fedmerit.core.weights.scores", {"pydantic", "rich", "safetensors"}),
         ("fedmerit.core.round", {"pydantic", "rich", "safetensors", "scipy.stats", "scipy.special"}),
         ("fedmerit.tasks.registry", {"torch", "sklearn", "pandas"}),
-        ("fedmerit.flower.clientapp", {"torch", "sklearn", "pandas"}),
+        ("fedmerit.flower.clientapp", {"torch", "sklearn", "pandas", "matplotlib"}),
     ],
 )
 def test_a_room_imports_only_what_it_needs(module: str, absent: set[str]):

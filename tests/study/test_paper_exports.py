@@ -1,14 +1,16 @@
-"""Exports for papers: LaTeX that compiles, with deviations, the best in bold and labels."""
+"""Exports for papers: LaTeX that compiles, with deviations, the best in bold and labels; figures as SVG and PDF."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from helpers import CommandLine
+from helpers import CommandLine, one_line
 
 from fedmerit import Study
 from fedmerit.study.text_table import TextTable
@@ -76,3 +78,36 @@ def test_the_tables_compile(cli: CommandLine, study: Study, tmp_path: Path) -> N
     options = [] if TEX == "tectonic" else ["-interaction=nonstopmode", "-halt-on-error"]
     done = subprocess.run([str(TEX), *options, "page.tex"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("figure", ["curves", "differences"])
+def test_figures_are_drawn_from_the_study(cli: CommandLine, study: Study, tmp_path: Path, figure: str) -> None:
+    pytest.importorskip("matplotlib")
+    options = ["--figure", figure, "--format"]
+    text = exported(cli, study, tmp_path / "a.svg", *options, "svg")
+    words = "".join(ElementTree.fromstring(text).itertext())
+    assert all(row in words for row in study.rows if figure == "curves" or row != study.plan.against)
+    assert ("round" if figure == "curves" else "in points, 95% interval") in words
+    assert exported(cli, study, tmp_path / "b.svg", *options, "svg") == text
+    for name in ("a.pdf", "b.pdf"):
+        assert cli("export", study.folder, *options, "pdf", "--out", tmp_path / name).code == 0
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+
+
+def test_mistakes_with_figures_are_one_line(
+    cli: CommandLine, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*options: object) -> str:
+        return one_line(cli("export", study.folder, *options))
+
+    out = tmp_path / "a.svg"
+    assert "unknown figure of a study 'acuracy'" in refused("--figure", "acuracy", "--format", "svg", "--out", out)
+    assert "unknown format of a figure 'csv'" in refused("--figure", "curves", "--out", out)
+    assert "--figure needs --out FILE" in refused("--figure", "curves", "--card", out)
+    assert "unknown format 'svg'" in refused("--format", "svg", "--out", out)
+    one_run = one_line(cli("export", study.runs[0].folder, "--figure", "curves", "--format", "svg", "--out", out))
+    assert "no study in" in one_run
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'fedmerit[report]'" in refused("--figure", "curves", "--format", "svg", "--out", out)
+    assert not out.exists()

@@ -190,8 +190,8 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="csv, parquet, latex, markdown.",
-            autocompletion=complete_values("csv", "parquet", "latex", "markdown"),
+            help="csv, parquet, latex, markdown, svg, pdf.",
+            autocompletion=complete_values("csv", "parquet", "latex", "markdown", "svg", "pdf"),
         ),
     ] = "csv",
     table: Annotated[
@@ -202,6 +202,14 @@ def export(
             show_default=False,
         ),
     ] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            help="A study's figure: curves or differences.",
+            autocompletion=complete_values("curves", "differences"),
+            show_default=False,
+        ),
+    ] = None,
     card: Annotated[
         Path | None, typer.Option(help="A new file for the model card, .md or .html.", show_default=False)
     ] = None,
@@ -209,18 +217,25 @@ def export(
     force: Force = False,
     trust: Trust = False,
 ) -> None:
-    """Write tables or the model to files.
+    """Write tables, figures or the model to files.
 
     Tables of a study: compared, worth, reached, saved, attacks, tuning as latex or markdown; compared, worth, reached,
     metrics, curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, candidates, events.
+    weights, rewards, audits, candidates, events. Figures of a study, as svg or pdf: curves, differences.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
+    from fedmerit.report.figures import write_figure
     from fedmerit.study.output import check_run, write_export
 
     if sum(path is not None for path in (out, card, onnx)) != 1:
         raise ConfigError("give one of --out FILE with --format, --card FILE or --onnx FILE")
+    if figure is not None:
+        if out is None or table is not None:
+            raise ConfigError("--figure needs --out FILE, and excludes --table")
+        write_figure(folder, figure, form, out, force=force)
+        out_console.print(f"{figure}: {out}", markup=False)
+        return
     if out is not None:
         out_console.print(f"{write_export(folder, out, form, table, force=force)}: {out}", markup=False)
         return
