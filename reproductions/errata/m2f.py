@@ -105,7 +105,7 @@ M2F = (
         paper="M2F",
         place="Section 5.2 on Tables 2 and 3",
         printed="Two or more low factors (epochs, samples, rate) certainly mean lower accuracy and slower convergence.",
-        fedmerit="The page of `fedmerit report` gives both correlations for any run.",
+        fedmerit="`fedmerit explain DIR --fairness` gives both correlations for any run.",
         evidence=_low_factors,
     ),
     Erratum(
@@ -123,7 +123,7 @@ M2F = (
         paper="M2F",
         place="Tables 2 and 3, average accuracy",
         printed="Accuracies of clients that converged at different times, side by side.",
-        fedmerit="The page of `fedmerit report` uses the final accuracy.",
+        fedmerit="`fedmerit explain --fairness` uses the final accuracy and shows the average next to it.",
         evidence=_late_average,
     ),
     Erratum(

@@ -34,8 +34,8 @@ from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Personal, Vector
 from fedmerit.core.weights.scores import Product
 from fedmerit.errors import NoteWarning
+from fedmerit.study.fairness import Gains
 from fedmerit.tasks.federation import Split
-from reproductions.experiments.gains import Gains
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs" / "worth"
@@ -141,7 +141,7 @@ def figures_of(data: str, row: str, seed: int, what: str) -> Vector:
 def gains(data: str, row: str, seed: int) -> Gains:
     """What clients gained over being alone, beside what they brought to FedAvg."""
     alone, ended = (figures_of(data, name, seed, "final") for name in ("standalone", row))
-    return Gains(figures_of(data, "FedAvg", seed, "contribution"), alone, ended)
+    return Gains("shapley", figures_of(data, "FedAvg", seed, "contribution"), alone, ended)
 
 
 def most_gain(of: Gains, room: Vector, *, final: bool) -> float:

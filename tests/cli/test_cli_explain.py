@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import CommandLine, contents, one_line
+from rich.console import Console
 
 from fedmerit import Run, UserError, run_config
 from fedmerit.config.schema import make_config
@@ -126,6 +128,13 @@ def test_the_last_round_is_explained_where_none_is_named(cli: CommandLine, folde
     last = Run.load(folder).ledger.last_round()
     assert cli("explain", folder).out == cli("explain", folder, "--round", str(last)).out
     assert cli("explain", folder, "--json").json["round"] == last
+
+
+def test_a_page_of_fairness_fits_a_narrow_screen(cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules["fedmerit.cli.app"], "out_console", Console(width=80, highlight=False))
+    out = cli("explain", folder, "--fairness").out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", [["explain", "--round", "1"], ["report", "--text"]])

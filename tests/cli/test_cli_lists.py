@@ -11,10 +11,11 @@ from itertools import pairwise
 
 import pytest
 import typer
-from helpers import CommandLine
+from helpers import CommandLine, one_line
 from typer.testing import CliRunner
 
 from fedmerit.cli import app
+from fedmerit.cli.app import FORMER
 from fedmerit.config.recipe import part_names
 from fedmerit.core.criteria.table import CRITERIA, display_name, find_criterion
 from fedmerit.core.objectives import BY_CLASS, GROUPED, OVERALL
@@ -68,12 +69,19 @@ def test_help_of_a_command_fits_80_columns(command: list[str]):
         assert wrapped != [True, True], f"an option's help takes three lines: {following}"
 
 
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_command_names_the_new_one(cli: CommandLine, name: str):
+    message = one_line(cli(name, "runs/a"))
+    ((program, command),) = re.findall(rf"`fedmerit {name}` is now `(\w+) (\S+)", message)
+    assert program == "python" or command in COMMANDS
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
         ("fedmerit exp", ["explain", "export"]),
         ("fedmerit list cr", ["criteria"]),
-        ("fedmerit export runs/a --format la", ["latex"]),
+        ("fedmerit export runs/a --format pro", ["prometheus"]),
         ("fedmerit weigh a.csv --score lex", ["lexicographic"]),
         ("fedmerit weigh a.csv --normalise m", ["max", "minmax"]),
         ("fedmerit init --data dig", ["digits"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,12 +82,11 @@ def test_a_record_has_the_whole_round():
 
 
 def test_rewards_of_layers_know_the_layers():
-    """Six and eight entries: half of the aggregate is half of each."""
+    """Twelve and two entries, weights and biases: half of the aggregate is half of each."""
     updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
-    host = Host.of(CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}]))
-    recipe, layers = m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), (6, 8)
-    by_layer = replace(host, layers=lambda length: tuple((width,) for width in layers))
-    _, record = run_round(State(np.zeros(14, np.float32)), recipe, by_layer, InTime(Uniform(1.0)), 0, evaluate=False)
+    fleet = CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
+    _, record = run_canned(m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), fleet)
+    layers = [prod(shape) for shape in fleet.server.layers(14)]
     for reward in record.rewards.rewards.values():
         layer = np.searchsorted(np.cumsum(layers), reward.places, side="right")
         assert np.bincount(layer).tolist() == [length // 2 for length in layers]
@@ -211,6 +211,17 @@ def test_pair_distances_are_kept_where_a_criterion_uses_them():
             assert (pairs.ids, pairs.counts.tolist()) == (ids, [[index] * len(ids)] * len(ids))
         if ids:
             assert pairs.mean(ids).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+
+
+def test_stages_are_reported_as_they_come():
+    stages: list[tuple[Any, ...]] = []
+    fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5.0}] * 2)
+    for evaluate in (False, True):
+        state = State(np.zeros(2, np.float32), history=History(3))
+        _, record = run_canned(fedavg(), fleet, state, evaluate=evaluate, on_stage=lambda *one: stages.append(one))
+        assert (record.evaluation is not None) == evaluate
+    first = [(4, "train", (0, 1)), (4, "aggregate", ())]
+    assert stages == [*first, *first, (4, "evaluate", ())]
 
 
 def test_one_group_is_no_group():

@@ -14,8 +14,6 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.criteria.table import Computation
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model
-from fedmerit.store.run_folder import open_ledger
-from fedmerit.study.fairness import fairness_of
 
 GROUPS = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 TASK = {
@@ -159,10 +157,10 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     assert "reward:" in client
     assert "groups:" in cli("report", out, "--text").out
     assert cli("report", out, "--text", "--json").json["groups"]["rewards"] > 0
-    with open_ledger(out) as ledger:
-        fairness = fairness_of(ledger, 0.5)
-    assert [account.rounds for account in fairness.accounts] == [2, 4, 4, 4] * 2
-    assert set(fairness.classes) == {2, 4}
+    accounts = cli("explain", out, "--fairness", "--level", "0.5", "--json").json
+    assert [account["rounds"] for account in accounts["accounts"]] == [2, 4, 4, 4] * 2
+    assert set(accounts["accuracy_by_rounds_taken_part"]) == {"2", "4"}
+    assert "rank correlation" in cli("explain", out, "--fairness").out
     assert cli("report", out, "--out", tmp_path / "report.html").code == 0
 
 
@@ -182,3 +180,8 @@ def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path, c
     arguments = [part for change in changes for part in ("--set", change)]
     assert says in one_line(cli("run", config, "--out", tmp_path / "run", *arguments))
     assert not (tmp_path / "run").exists()
+
+
+def test_an_impossible_level_of_fairness(cli: CommandLine, config: Path, tmp_path: Path):
+    cli("run", config, "--out", tmp_path / "run", "--set", "run.rounds=1")
+    assert "level" in one_line(cli("explain", tmp_path / "run", "--fairness", "--level", "2"))

@@ -252,12 +252,15 @@ STOPPED: dict[str, tuple[str, Damage]] = {
 
 def commands(run: Path, home: Path, out: Path) -> Iterator[list[str | Path]]:
     yield from (["explain", run], ["explain", run, "--json"], ["explain", run, "--client", "north"])
-    yield from (["explain", run, "--suspects"], ["explain", run, "--contributions"])
+    yield from (["explain", run, "--suspects"], ["explain", run, "--contributions"], ["explain", run, "--fairness"])
     yield from (["report", run, "--text"], ["report", run, "--out", out / "page.html"])
     yield from (["what-if", run, "--priority", "CB"], ["what-if", run, "--priority", "LD > DS"])
     yield from (["predict", run, home / "rows.csv"], ["predict", run, home / "rows.csv", "--client", "north"])
     yield from (["export", run, "--onnx", out / "model.onnx"], ["export", run, "--card", out / "card.md"])
-    yield ["export", run, "--table", "weights", "--out", out / "w.csv"]
+    yield from (
+        ["export", run, "--table", "weights", "--out", out / "w.csv"],
+        ["export", run, "--format", "prometheus"],
+    )
     if "checkpoints" in {path.name for path in run.iterdir()}:
         yield ["run", "--resume", run]
 

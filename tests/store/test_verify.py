@@ -146,7 +146,7 @@ def test_a_checkpoint_of_another_round_or_run_is_not_taken(unfinished: Path, tmp
 
 READS = (
     *(["report", "--text"], ["explain"], ["explain", "--client", "1"]),
-    ["explain", "--suspects"],
+    *(["explain", "--fairness", "--json"], ["explain", "--suspects"]),
 )
 
 

@@ -22,7 +22,7 @@ from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
-from fedmerit.errors import FedmeritError, FolderError, NoteWarning, RunStopped, UserError
+from fedmerit.errors import ConfigError, FedmeritError, FolderError, NoteWarning, RunStopped, UserError
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -38,6 +38,29 @@ PANELS = {
 """The commands as `--help` groups them, in its order."""
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
+FORMER = {
+    "attack": "fedmerit compare STUDY.toml --out DIR",
+    "contribution": "fedmerit explain DIR --contributions",
+    "criteria": "fedmerit list criteria",
+    "enroll": "fedmerit flower enroll FILE.toml",
+    "errata": "python -m reproductions errata",
+    "facts": "fedmerit doctor CONFIG.toml",
+    "fairness": "fedmerit explain DIR --fairness",
+    "metrics": "fedmerit export DIR --format prometheus",
+    "objectives": "fedmerit list objectives",
+    "privacy": "fedmerit doctor CONFIG.toml",
+    "recipes": "fedmerit list recipes",
+    "renew": "fedmerit flower renew DIR",
+    "reproduce": "python -m reproductions NAME",
+    "scores": "fedmerit list scores",
+    "show": "fedmerit report DIR --text",
+    "suspects": "fedmerit explain DIR --suspects",
+    "tasks": "fedmerit list tasks",
+    "tune": "fedmerit compare CONFIG.toml --grid KEY=V,V --out DIR",
+    "watch": "fedmerit report DIR --live",
+}
+"""Former commands, and the command that replaces each."""
+
 
 class Grouped(TyperGroup):
     """Commands in the order of `PANELS`, each in its panel."""
@@ -47,7 +70,9 @@ class Grouped(TyperGroup):
         return list(_PANEL_OF)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Find a command and set its panel."""
+        """Find a command and set its panel; a former name is an error that gives the new command."""
+        if cmd_name in FORMER:
+            raise ConfigError(f"`fedmerit {cmd_name}` is now `{FORMER[cmd_name]}`")
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, TyperCommand | TyperGroup):
             command.rich_help_panel = _PANEL_OF[cmd_name]

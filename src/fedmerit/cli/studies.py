@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +27,7 @@ from fedmerit.cli.app import (
 )
 from fedmerit.errors import ConfigError
 
+PROMETHEUS = "prometheus"
 EXPORTED = (
     *("compared", "worth", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
     *("rounds", "clients", "weights", "rewards", "audits", "candidates"),
@@ -40,28 +41,33 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
     ],
     out: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.", show_default=False)] = None,
+    live: Annotated[bool, typer.Option("--live", help="Serve the page while a run goes on.")] = False,
     text: Annotated[bool, typer.Option("--text", help="Print a summary instead.")] = False,
     target: Annotated[
         list[float] | None,
         typer.Option(help="With --text: targets; default 0.7 0.8 0.9 0.95.", show_default=False),
     ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --live: the port; 0: any.")] = 8321,
+    host: Annotated[str, typer.Option(help="With --live: the address.")] = "127.0.0.1",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Show runs or a study as an HTML page, or as text.
+    """Show runs or a study as an HTML page, live, or as text.
 
     The page is one file that opens offline: weights and reasons, verdicts, curves. Runs that differ only in their seed
-    are drawn as one line with a band; a run that goes on is shown up to its last round. --text prints the measure,
+    are drawn as one line with a band. --live serves the page of one folder until Ctrl-C. --text prints the measure,
     percentiles over clients and rounds to target of a run, or the tables of a study; --json prints them as JSON.
     """
     from fedmerit.report.html import write_report
 
     text = text or as_json
-    if (out is not None) == text:
-        raise ConfigError("give either --out FILE (a page) or --text")
+    if live + (out is not None) + text != 1:
+        raise ConfigError("give one of --out FILE (a page), --live (a page that follows the run) and --text")
     if target and not text:
         raise ConfigError("--target needs --text")
-    if out is not None:
+    if live:
+        _serve(folders, host, port)
+    elif out is not None:
         write_report(folders, out, force=force)
         out_console.print(f"report: {out}", markup=False)
     else:
@@ -89,6 +95,25 @@ def _summarise(folder: Path, targets: list[float] | None, as_json: bool) -> None
         return
     for part in ending(study):
         out_console.print(part)
+
+
+def _serve(folders: list[Path], host: str, port: int) -> None:
+    """Serve the page of one folder until Ctrl-C."""
+    from fedmerit.report.html import read_plotly
+    from fedmerit.report.live import LiveServer
+    from fedmerit.study.output import is_study
+
+    if len(folders) != 1:
+        raise ConfigError(f"--live shows one run or study; got {len(folders)} folders")
+    is_study(folders[0])  # refuses a folder without a run or a study
+    read_plotly()  # fails here, not when somebody opens the link
+    try:
+        server = LiveServer(host, port, folders[0])
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {host}:{port}: {error.strerror or error}; give another --port") from None
+    out_console.print(f"live: {server.address}", markup=False, soft_wrap=True)
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever(poll_interval=0.2)
 
 
 @app.command(epilog="Example:  fedmerit compare examples/study.toml --out runs/study")
@@ -190,8 +215,8 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="csv, parquet, latex, markdown, svg, pdf.",
-            autocompletion=complete_values("csv", "parquet", "latex", "markdown", "svg", "pdf"),
+            help="csv, parquet, latex, markdown, svg, pdf, prometheus.",
+            autocompletion=complete_values("csv", "parquet", "latex", "markdown", "svg", "pdf", PROMETHEUS),
         ),
     ] = "csv",
     table: Annotated[
@@ -217,17 +242,21 @@ def export(
     force: Force = False,
     trust: Trust = False,
 ) -> None:
-    """Write tables, figures or the model to files.
+    """Write tables, figures, metrics or the model to files.
 
     Tables of a study: compared, worth, reached, saved, attacks, tuning as latex or markdown; compared, worth, reached,
     metrics, curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, candidates, events. Figures of a study, as svg or pdf: curves, differences.
+    weights, rewards, audits, candidates, events. Figures of a study, as svg or pdf: curves, differences. `--format
+    prometheus` prints the metrics of a run, also of one that goes on, or writes them to --out.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
     from fedmerit.report.figures import write_figure
     from fedmerit.study.output import check_run, write_export
 
+    if form == PROMETHEUS:
+        _write_metrics(folder, out)
+        return
     if sum(path is not None for path in (out, card, onnx)) != 1:
         raise ConfigError("give one of --out FILE with --format, --card FILE or --onnx FILE")
     if figure is not None:
@@ -249,6 +278,19 @@ def export(
         with run.ledger:
             write_card(run, card, force=force)
         out_console.print(f"model card: {card}", markup=False)
+
+
+def _write_metrics(folder: Path, out: Path | None) -> None:
+    """Print a run's metrics for Prometheus, or replace the file that its text collector reads."""
+    from fedmerit.report.prometheus import prometheus_text
+    from fedmerit.store.files import write_new_file
+
+    with open_run(folder) as ledger:
+        text = prometheus_text(ledger)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_new_file(out, text, "another --out")  # whole or not at all: the collector reads at any moment
 
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")

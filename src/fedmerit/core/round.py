@@ -23,6 +23,7 @@ from fedmerit.core.stages.stages import Stage
 from fedmerit.core.state import (
     NOT_TESTED,
     Clock,
+    OnStage,
     Record,
     RoundResult,
     State,
@@ -42,12 +43,14 @@ def run_round(
     seed: int,
     evaluate: bool = True,
     objectives: Sequence[Objective] = (),
+    on_stage: OnStage = lambda index, stage, clients: None,
 ) -> tuple[State, Record]:
     """Run one round: select clients, train, aggregate, reward, test.
 
     state       the state after the previous round
     collect     which clients take part, and which answers count
     evaluate    whether clients test the model after the round; then `objectives` are audited too
+    on_stage    called when clients train, when the server aggregates, and when the model is evaluated
     """
     clock, view = Clock(), View.of(state, host, seed)
     selected = collect.select(view)
@@ -59,12 +62,15 @@ def run_round(
         )
         for client, number in assignment.model_of.items()
     }
+    on_stage(view.index, "train", tuple(selected))
     replies = collect.collect(downloads, recipe.required_facts, view)
     clock.lap("train")
 
+    on_stage(view.index, "aggregate", ())
     result = aggregate_round(state, recipe, replies, host, assignment, seed, clock)
     tested = NOT_TESTED
     if evaluate:
+        on_stage(view.index, "evaluate", ())
         tested = recipe.models.test(result, host, objectives)
     clock.lap("evaluate")
     down = assignment.bytes_down + replies.bytes_down + result.rewards.nbytes + result.moved.search.bytes_down

@@ -132,6 +132,8 @@ def remember_facts(
 
 T = TypeVar("T")
 
+OnStage: TypeAlias = Callable[[int, str, Sequence[ClientId]], None]
+"""Called when a round enters a stage: round number, stage, and the clients that train in it."""
 Rho: TypeAlias = float | Literal["1/K"]
 """Share of a client in a merged model; `1/K`: 1 / the number of clients in the round."""
 Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]

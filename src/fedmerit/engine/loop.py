@@ -44,6 +44,7 @@ from fedmerit.store.model_files import (
     write_model,
 )
 from fedmerit.store.run_folder import BEST, CLUSTERS, DATA, DRAW_SEED, ENCODER, MODEL, PERSONAL
+from fedmerit.store.status import status_file
 from fedmerit.tasks.encoding import Encoder
 
 OnRecord: TypeAlias = Callable[[Record], None]
@@ -109,48 +110,49 @@ def run_rounds(
     host = replace(host, measure=None if settings.measure is None else find_objective(settings.measure))
     sign, classes = direction(measure), class_names(folder)
     draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
-    state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
-    if state is None:
-        state = first_state(fleet, host, recipe, settings.seed, ledger)
-        ledger.seal(0, {} if folder is None else file_hashes(folder, (ENCODER, DATA)))
-    validated = ledger.validated()  # if these already stop the run, it was killed after its last round
-    ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
-    for index in range(state.history.rounds + 1, settings.rounds + 1):
-        if ended:
-            break
-        due = index % settings.evaluate_every == 0 or index == settings.rounds
-        state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives)
-        record = replace(record, measure=measure)
-        if stop is not None:
-            validated.append(_validate(host, state, measure))
-            signed = _signed(validated, sign)
-            ended = index < settings.rounds and bool(state.history.participations) and stop(signed)
-            best_so_far = sign * max(signed)
-            words = f"validation {measure_label(measure)} is {validated[-1]:.4f}, the best was {best_so_far:.4f}"
-            text = f"stopped early: {words}"
-            ending = (Note("stopped", "run", text),) if ended else ()
-            record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
-        if ended or index == settings.rounds:
-            private = privacy is not None
-            record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
-        if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
-            record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
-        files: Mapping[str, str] = EMPTY
-        if checkpoints is not None:
-            # the best model is chosen on clients' test rows, which the privacy accounting does not cover
-            best = tests_one_model(recipe) and privacy is None
-            files = write_models(checkpoints, ledger, fleet, state, record, best=best)
-        ledger.append(record, files=files)  # after the models, so that every round in the ledger has a checkpoint
-        for call in on_record:
-            call(record)
-        if stopping is not None and stopping.asked and index < settings.rounds:
-            raise RunStopped(f"stopped after round {index} of {settings.rounds}")
-    if not state.history.participations:
-        events = (event for event in ledger.events(after=0) if event.kind == "left-out")
-        reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
-        raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
-    if folder is not None:
-        write_final_models(folder, ledger, state, fleet)
+    with status_file(folder) as tell:
+        state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
+        if state is None:
+            state = first_state(fleet, host, recipe, settings.seed, ledger)
+            ledger.seal(0, {} if folder is None else file_hashes(folder, (ENCODER, DATA)))
+        validated = ledger.validated()  # if these already stop the run, it was killed after its last round
+        ended = stop is not None and bool(validated and state.history.participations) and stop(_signed(validated, sign))
+        for index in range(state.history.rounds + 1, settings.rounds + 1):
+            if ended:
+                break
+            due = index % settings.evaluate_every == 0 or index == settings.rounds
+            state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives, tell)
+            record = replace(record, measure=measure)
+            if stop is not None:
+                validated.append(_validate(host, state, measure))
+                signed = _signed(validated, sign)
+                ended = index < settings.rounds and bool(state.history.participations) and stop(signed)
+                best_so_far = sign * max(signed)
+                words = f"validation {measure_label(measure)} is {validated[-1]:.4f}, the best was {best_so_far:.4f}"
+                text = f"stopped early: {words}"
+                ending = (Note("stopped", "run", text),) if ended else ()
+                record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
+            if ended or index == settings.rounds:
+                private = privacy is not None
+                record = with_final_numbers(record, host, state, recipe, learner, classes, private=private)
+            if privacy is not None:  # every recorded release counts, also one of a round that was killed and repeated
+                record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
+            files: Mapping[str, str] = EMPTY
+            if checkpoints is not None:
+                # the best model is chosen on clients' test rows, which the privacy accounting does not cover
+                best = tests_one_model(recipe) and privacy is None
+                files = write_models(checkpoints, ledger, fleet, state, record, best=best)
+            ledger.append(record, files=files)  # after the models, so that every round in the ledger has a checkpoint
+            for call in on_record:
+                call(record)
+            if stopping is not None and stopping.asked and index < settings.rounds:
+                raise RunStopped(f"stopped after round {index} of {settings.rounds}")
+        if not state.history.participations:
+            events = (event for event in ledger.events(after=0) if event.kind == "left-out")
+            reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
+            raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
+        if folder is not None:
+            write_final_models(folder, ledger, state, fleet)
     return state
 
 

@@ -20,13 +20,13 @@ from fedmerit.store.files import check_new_file, write_new_file
 PAGE = "report.html"
 DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
 STYLES = (
-    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css"),
+    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css", "now.css"),
     "print.css",
 )
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("worth", "notes", "suspects", "dataset", "settings", "tuning", "report"),
+    *("worth", "notes", "suspects", "dataset", "settings", "tuning", "report", "now", "live"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
@@ -45,13 +45,17 @@ def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> 
     write_new_file(out, render(*collect(folders, DETAIL_BUDGET, embed), plotly), "another --out")
 
 
-def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> str:
-    """The page, with all data in it; its policy lets only our two scripts run and forbids every request."""
+def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str, *, live: bool = False) -> str:
+    """The page; its policy lets only our two scripts run and forbids every request, but for those to where it is live.
+
+    A page in a file has all data in it; a live one gets the details of runs, and what changes, from its server.
+    """
     script = _join(SCRIPTS)
     hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (plotly, script))
     return Template(read_part(PAGE)).substitute(
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
-        f"style-src 'unsafe-inline'; script-src {hashes}",
+        f"style-src 'unsafe-inline'; script-src {hashes}" + "; connect-src 'self'" * live,
+        live=' data-live="yes"' if live else "",
         style="\n".join(map(read_part, STYLES)),
         data=embed(data),
         details="\n".join(DETAIL.format(place, text) for place, text in details.items()),

@@ -24,7 +24,7 @@ from fedmerit.study.fairness import fairness_of
 from fedmerit.study.suspects import suspects_dict
 
 LEVEL = 0.9
-"""The accuracy at which a client counts as converged."""
+"""The accuracy at which a client counts as converged, as in `fedmerit explain --fairness`."""
 MOST_AUDITS = 200_000
 """Maximum number of audits of single clients; a page with more leaves them out and says so."""
 

@@ -2,6 +2,9 @@
 
 const CHARTS = new Map(); // id -> { place, drawing, listen, can, near, stale, heard }
 const NEAR = "500px 0px"; // so far off the screen a chart is drawn already, so that nobody waits for it
+const REST = 10; // so many times what its drawing took, a large run's chart waits for the next while rounds come in
+
+let unhurried = false; // true while what changed came by itself, and nobody asked for it
 
 // `drawing` draws it; `listen` is told of the place once, when plotly has made it; `can` tells whether there is data.
 function chart(id, drawing, listen = () => {}, can = () => true) {
@@ -17,7 +20,10 @@ function draw(place, traces, shape) {
 function drawChart(one) {
   if (!window.Plotly || !one.stale || !one.can() || one.place.hidden) return;
   one.stale = false;
+  const begin = performance.now();
   one.drawing();
+  one.ended = performance.now();
+  one.took = one.ended - begin;
   if (!one.heard && one.place.on) {
     one.heard = true;
     one.listen(one.place);
@@ -29,8 +35,25 @@ function refresh(...ids) {
   for (const id of ids) {
     const one = CHARTS.get(id);
     one.stale = true;
-    if (one.near) drawChart(one);
+    if (!one.near) continue;
+    if (unhurried && one.took && !roomy(RUNS[state.run])) drawLater(one);
+    else drawChart(one);
   }
+}
+
+// Tables follow every round at once; a map of half a million cells every few seconds, or the page would stand still.
+function drawLater(one) {
+  const rested = one.ended + REST * one.took - performance.now();
+  one.later ??= window.setTimeout(() => {
+    one.later = undefined;
+    if (one.near) drawChart(one);
+  }, rested);
+}
+
+function withoutHurry(show) {
+  unhurried = true;
+  show();
+  unhurried = false;
 }
 
 const isDrawn = (id) => CHARTS.get(id).heard && !CHARTS.get(id).stale;

@@ -1,10 +1,11 @@
 // Data: rows and runs as the page embeds them, unpacked when looked at; Maps, never objects, for names and ids.
 
+const LIVE = document.documentElement.dataset.live === "yes"; // from a server, while runs go on
 const DATA = JSON.parse(await inflated("data"));
 const MEASURE = DATA.measure; // what runs are judged by: { name, label, lower, format }
 const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
 const RUNS = DATA.runs.map((run, index) => ({ ...run, index, ...called(run, index) }));
-const SHOWN = RUNS.filter(({ index }) => $(`run-${index}`)); // the others did not fit into the file
+const SHOWN = RUNS.filter(({ index }) => LIVE || $(`run-${index}`)); // the others did not fit into the file
 
 // What a run is called, in a row of several by its seed.
 function called(run, index) {
@@ -13,10 +14,22 @@ function called(run, index) {
   return { seed, label: row.runs.length > 1 ? `${row.label}, seed ${known(seed, String)}` : row.label };
 }
 
-// The detail of a run, read from the page the first time that it is wanted.
+// The detail of a run, read from the page the first time that it is wanted; a live one is fetched, again when it grew.
 async function unfold(run) {
-  if (run.names) return run;
-  const detail = JSON.parse(await inflated(`run-${run.index}`));
+  if (run.names && !run.behind) return run;
+  const detail = LIVE ? await fetchDetail(run) : JSON.parse(await inflated(`run-${run.index}`));
+  run.behind = false;
+  return unpackDetail(run, detail);
+}
+
+async function fetchDetail(run) {
+  const response = await fetch(`run/${run.index}`);
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
+}
+
+function unpackDetail(run, detail) {
+  Object.assign(run, { cells: undefined, grouped: undefined, inOrder: undefined, means: undefined });
   const places = new Map(detail.rounds.round.map((round, place) => [round, place]));
   return Object.assign(run, detail, { names: distinct(detail.names), places, said: said(detail), unpacked: new Map() });
 }

@@ -6,7 +6,11 @@ const KEPT_DIGITS = 6e-4; // weights are kept with four digits: a larger differe
 const FAR = 2; // a value is far from the best one where they differ by more than this factor
 const ORDERED = new Set(["Prioritized", "Lexicographic"]);
 const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split(" ");
-const CRITERIA = new Map(DATA.criteria.map(([name, words, about]) => [name, { words, about }]));
+const CRITERIA = new Map();
+function takeCriteria() {
+  for (const [name, words, about] of DATA.criteria) CRITERIA.set(name, { words, about });
+}
+takeCriteria();
 const spelt = (name) => clean(CRITERIA.get(name)?.words ?? name);
 
 const sharesOf = (values) => {

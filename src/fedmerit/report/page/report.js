@@ -16,7 +16,9 @@ async function choose(wanted) {
   keepAddress();
   if (another) showRun();
   else showChoice();
+  AFTER_CHOICE.forEach((show) => show());
 }
+const AFTER_CHOICE = []; // what else must hear of it
 
 // All that belongs to the chosen run.
 function showRun() {
