@@ -69,7 +69,6 @@ REMOVED_KEYS: Mapping[str, str] = {
     "run.wait.late": "late answers are dropped",
     "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "privacy.accountant": "epsilon is by Renyi divergences (rdp)",
-    "task.strict": "`fedmerit doctor` lists what is suspicious",
     "recipe.memory.everyone_first": "round 1 asks every client",
     "task.centre": "subtract the mean input in the task's reader, or in the first layer of task.model",
 }
