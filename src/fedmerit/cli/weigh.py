@@ -35,13 +35,10 @@ def weigh(
     normalise: Annotated[
         str,
         typer.Option(
-            help="max, sum, minmax, scale, or none (values in 0..1).",
-            autocompletion=complete_values("max", "sum", "minmax", "scale", "none"),
+            help="max, sum, minmax, none (values in 0..1), or '{name=\"scale\", bounds={DS=500}}'.",
+            autocompletion=complete_values("max", "sum", "minmax", "none"),
         ),
     ] = "max",
-    scales: Annotated[
-        str | None, typer.Option(help="For scale: a bound per column, '{DS=500}'; default: 1.", show_default=False)
-    ] = None,
     lower: Annotated[
         list[str] | None,
         typer.Option("--lower-is-better", metavar="COLUMN", help="Lower is better in this column; repeatable."),
@@ -85,16 +82,11 @@ def weigh(
     raw = table.columns(columns)
     size = [name for name in table.names if symbol_of(name) == "DS"]
     sizes = table.columns(size)[:, 0] if size else np.zeros(len(raw))
-    scaling = parse_value(normalise)
-    if scales is not None:
-        if scaling != "scale":
-            raise ConfigError(f"--scales has no effect with --normalise {normalise}; use --normalise scale")
-        scaling = {"name": "scale", "bounds": parse_value(scales)}
     operator = parse_value(score)
     rule = Rule(
         names,
         make_score(operator, names, "--score"),
-        make_normalise(scaling, "--normalise"),
+        make_normalise(parse_value(normalise), "--normalise"),
         tuple(sizes if sizes.any() else np.ones(len(raw))),
         downward,
     )
