@@ -208,7 +208,7 @@ class Clients(Judges, PersonalClients, Protocol):
         """
 
     def upload(self, index: int, clients: Sequence[ClientId]) -> Iterator[tuple[ClientId, Model | str]]:
-        """Yield the updates that clients keep since `train`, in client order, or why there is none.
+        """Yield the updates that clients keep since `train`, in client order, or the reason why one is missing.
 
         An update may be valid only until the next one.
         """

@@ -160,7 +160,7 @@ def exchange(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A client's answer to one message: its content, or why there is none, and whether its node is lost."""
+    """A client's answer to one message: its content, or the reason for its absence, and whether its node is lost."""
 
     client: ClientId
     content: RecordDict | None

@@ -157,7 +157,7 @@ def degree(clients: int) -> int:
 
 
 def _tail(clients: int, marked: int, drawn: int, least: int) -> float:
-    """Probability that of so many drawn clients at least `least` are marked."""
+    """Probability that at least `least` of the drawn clients are marked."""
     ways = sum(comb(marked, some) * comb(clients - marked, drawn - some) for some in range(least, drawn + 1))
     return ways / comb(clients, drawn)
 

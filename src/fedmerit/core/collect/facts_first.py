@@ -113,7 +113,7 @@ def add_uploads(
 ) -> Summed:
     """Add up updates as they come, in client order; the bits are those of `Updates.combine`.
 
-    Only the total and one update are in memory. In place of an update there may be the reason why there is none.
+    Only the total and one update are in memory. In place of an update there may be the reason why it is missing.
 
     >>> rows = [(0, np.ones(2, np.float32)), (1, "no answer within 60 s"), (2, np.full(2, np.nan, np.float32))]
     >>> added = add_uploads(rows, {0: 0.5, 1: 0.25, 2: 0.25}, length=2)

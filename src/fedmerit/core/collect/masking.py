@@ -62,7 +62,7 @@ class Masking:
         return (LARGEST_SUM - len(listed)) / (self.clip * max(sum(listed), 1))
 
     def error_bound(self, clients: int) -> float:
-        """Return the largest error of an entry of the weighted mean of so many clients.
+        """Return the largest error of an entry of the weighted mean of this number of clients.
 
         >>> f"{Masking(clip=1.0).error_bound(1000):.1e}"
         '4.7e-07'
