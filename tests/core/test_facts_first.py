@@ -76,11 +76,13 @@ def test_a_sum_that_nobody_uploads_for_is_zero():
     assert (added.mean.tolist(), added.failed) == ([0.0, 0.0], {0: "away"})
 
 
-@given(weighted_rows(), st.floats(0.5, 1000))
-def test_integers_stay_in_the_field_and_in_the_stated_error(made: tuple[np.ndarray, np.ndarray], clip: float):
+@given(weighted_rows(), st.floats(0.5, 1000), st.booleans())
+def test_integers_stay_in_the_field_and_in_the_stated_error(
+    made: tuple[np.ndarray, np.ndarray], clip: float, unbiased: bool
+):
     rows, weights = made
-    units, masking = in_units(dict(enumerate(weights.tolist()))), Masking(clip)
-    result = add_unmasked(((client, rows[client]) for client in units), units, masking, rows.shape[1])
+    units, masking = in_units(dict(enumerate(weights.tolist()))), Masking(clip, unbiased)
+    result = add_unmasked(((client, rows[client]) for client in units), 1, units, masking, rows.shape[1])
     exact = np.zeros(rows.shape[1])
     for client, number in units.items():
         norm = np.linalg.norm(rows[client].astype(np.float64))
@@ -103,12 +105,12 @@ def test_a_client_is_never_longer_than_its_clip(update: np.ndarray, units: int, 
 def test_too_few_uploads_and_impossible_sums_change_nothing():
     units, masking = {0: 5, 1: 5, 2: 5, 3: 5}, Masking(1.0)
     row = np.full(4, 0.1, np.float32)
-    some = add_unmasked([(0, row), (1, row), (2, "away"), (3, "away")], units, masking, 4)
+    some = add_unmasked([(0, row), (1, row), (2, "away"), (3, "away")], 1, units, masking, 4)
     read = read_total(some, units, masking)
     assert not read.total.any()
     assert read.failed[0] == "only 2 of 4 clients uploaded; a masked sum needs 3"
     assert read.failed[2] == "away"
-    whole = add_unmasked([(client, row) for client in units], units, masking, 4)
+    whole = add_unmasked([(client, row) for client in units], 1, units, masking, 4)
     assert not read_total(whole, units, masking).failed
     whole.total[:-1] += 1 << 30  # a client that sends something else than its update
     assert "longer than its parts" in read_total(whole, units, masking).failed[0]
@@ -117,3 +119,16 @@ def test_too_few_uploads_and_impossible_sums_change_nothing():
 def test_a_client_without_a_finite_update_is_dropped_before_it_sends_integers():
     with pytest.raises(ValueError, match="NaN, infinity"):
         as_integers(np.array([1.0, np.nan], np.float32), 1, 1.0, 1.0)
+
+
+def test_rounding_at_random_has_no_bias_and_its_errors_cancel():
+    row, clients = np.full(50, 3e-4, np.float32), 2000
+    units = dict.fromkeys(range(clients), UNITS // clients)
+    errors = {}
+    for unbiased in (True, False):
+        masking = Masking(100.0, unbiased)
+        read = read_total(add_unmasked(((one, row) for one in units), 1, units, masking, 50), units, masking)
+        errors[unbiased] = float(abs(read.mean - row).max())
+        assert errors[unbiased] <= masking.error_bound(clients)
+    assert errors[True] < 5 * np.sqrt(clients) * 100 / 2**32
+    assert errors[True] < errors[False] / 5

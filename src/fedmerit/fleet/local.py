@@ -155,7 +155,7 @@ class LocalFleet:
 
     def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
         """Add up integers without masks: on one machine there is nobody to hide updates from."""
-        return add_unmasked(self.upload(index, list(units)), units, masking, length)
+        return add_unmasked(self.upload(index, list(units)), index, units, masking, length)
 
     def rows_of(self, clients: Sequence[ClientId]) -> Samples:
         """Return the training rows of these clients, for attackers that pool them."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
 
-from fedmerit.core.collect.masking import MIN_CLIENTS, as_integers
+from fedmerit.core.collect.masking import MIN_CLIENTS, Masking, as_integers, rounding
 from fedmerit.core.types import ClientId, Model
 from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import fingerprint, read_enrolment
@@ -92,8 +92,9 @@ def upload_masked(half: ClientHalf, content: RecordDict, context: Context) -> Re
     if not set(senders) <= {client, *partners} or len(senders) < threshold(len(partners) + 1) or client not in senders:
         raise MaskError(f"{len(senders)} of {len(partners) + 1} clients have shared their secrets; too few to hide in")
     update = _take_update(content, context, SHARED)
-    scale, clip = setting(content, "scale", float), setting(content, "clip", float)
-    total = as_integers(update, setting(content, "units", int), scale, clip)
+    masking = Masking(setting(content, "clip", float), setting(content, "unbiased", bool))
+    units, scale = setting(content, "units", int), setting(content, "scale", float)
+    total = as_integers(update, units, scale, masking.clip, rounding(masking, int(kept["round"]), client))
     add_stream(total, derive_key(secrets.own, "own mask"))
     add_pair_masks(total, secrets.mask, client, {one: partners[one] for one in senders if one != client})
     kept |= {"step": UPLOADED, "senders": list(senders), "sealed": list(senders.values())}

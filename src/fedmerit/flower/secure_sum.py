@@ -68,7 +68,8 @@ def masked_total(
     scale = masking.scale(units.values())
     contents = {
         client: pack(
-            config={"round": index, "units": units[client], "scale": scale, "clip": float(masking.clip)}
+            config={"round": index, "units": units[client], "scale": scale}
+            | {"clip": float(masking.clip), "unbiased": masking.unbiased}
             | {"clients": list(sealed), "sealed": list(sealed.values())}
         )
         for client, sealed in for_each.items()

@@ -93,7 +93,7 @@ class FactsFirst:
             asked = [client for client, factor in factors.items() if factor]
             summed = add_uploads(clients.upload(view.index, asked), factors, length, max_norm)
         else:
-            masking = self.masking if max_norm is None else Masking(max_norm)
+            masking = self.masking if max_norm is None else Masking(max_norm, unbiased=False)
             units = in_units(factors)
             if len(units) < MIN_CLIENTS:
                 reason = f"a masked sum needs at least {MIN_CLIENTS} clients with a weight (got {len(units)})"

@@ -1,12 +1,14 @@
 """Masked sums: integers that clients add masks to, so that the server learns only their sum [Bonawitz 2017, Bell 2020].
 
-    v_i = trunc(units_i * scale * clip(update_i, C))  modulo 2^32,    scale = (2^31 - n) / (C * sum of the units)
+    v_i = round(units_i * scale * clip(update_i, C))  modulo 2^32,    scale = (2^31 - n) / (C * sum of the units)
     sum_i factor_i * update_i ~ sum_i v_i / (scale * UNITS),          factor_i ~ units_i / UNITS
 
 The units are the clients' weights as integers: they follow from facts, so the server knows them before any update. The
-scale follows from the clip, the units and the number of clients n, and the sum of all v_i always fits the field. Values
-are cut towards zero: a client's part is never longer than its clip, as differential privacy needs it, and an entry of
-the weighted mean differs from that of exact arithmetic by at most n * C / (2^31 - n), see `error_bound`.
+scale follows from the clip, the units and the number of clients n, and the sum of all v_i always fits the field. An
+entry of the weighted mean differs from that of exact arithmetic by at most n * C / (2^31 - n), see `error_bound`.
+Values are rounded at random to one of their neighbours, so that the errors of n clients add up to sqrt(n) of one, not
+to n. With noise they are cut towards zero: a client's part is never longer than its clip, as differential privacy needs
+it.
 
 The masks themselves are in `fedmerit.flower.masks`: on one machine there is nobody to hide updates from, and the sum
 has the same bits without them.
@@ -23,6 +25,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.parts import Doc, check_settings
+from fedmerit.core.seeds import generator
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.types import ClientId, Model, Note, Summed
 from fedmerit.core.updates import WIDE, square
@@ -43,7 +46,8 @@ Words32 = NDArray[np.uint32]
 class Masking:
     """Settings of masked sums.
 
-    clip   C, the largest norm of an update; longer ones are scaled down at the client
+    clip       C, the largest norm of an update; longer ones are scaled down at the client
+    unbiased   round values at random; else towards zero
 
     >>> Masking().clip
     100.0
@@ -52,6 +56,7 @@ class Masking:
     clip: Annotated[float, Interval(gt=0), Doc("the largest norm of an update, which fixes the scale of the sum")] = (
         100.0
     )
+    unbiased: Annotated[bool, Doc("round values at random to one of their neighbours, else towards zero")] = True
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -91,8 +96,12 @@ def in_units(factors: Mapping[ClientId, float]) -> dict[ClientId, int]:
     return {client: number for client, number in units.items() if number}
 
 
-def as_integers(update: Model, units: int, scale: float, clip: float) -> Words32:
+def as_integers(
+    update: Model, units: int, scale: float, clip: float, random: np.random.Generator | None = None
+) -> Words32:
     """Return a client's part of the sum, before masks; an update that is not finite raises ValueError.
+
+    random   for unbiased rounding; None: towards zero
 
     >>> as_integers(np.array([3.0, -4.0], np.float32), units=1, scale=10.0, clip=2.5).astype(np.int32).tolist()
     [15, -20, 1]
@@ -107,9 +116,15 @@ def as_integers(update: Model, units: int, scale: float, clip: float) -> Words32
     integers = np.empty(len(update) + 1, np.uint32)
     for block in blocks:
         part = update[block].astype(np.float64) * (units * scale * factor)
-        integers[block.start : block.start + len(part)] = np.trunc(part).astype(np.int64).astype(np.uint32)
+        whole = np.trunc(part) if random is None else np.floor(part + random.random(len(part)))
+        integers[block.start : block.start + len(part)] = whole.astype(np.int64).astype(np.uint32)
     integers[-1] = factor < 1
     return integers
+
+
+def rounding(masking: Masking, index: int, client: ClientId) -> np.random.Generator | None:
+    """Return the draws for a client's rounding; nothing secret, so that every fleet draws the same."""
+    return generator(0, "rounding", index, client) if masking.unbiased else None
 
 
 def from_integers(total: Words32, scale: float) -> Model:
@@ -122,7 +137,11 @@ def from_integers(total: Words32, scale: float) -> Model:
 
 
 def add_unmasked(
-    uploads: Iterable[tuple[ClientId, Model | str]], units: Mapping[ClientId, int], masking: Masking, length: int
+    uploads: Iterable[tuple[ClientId, Model | str]],
+    index: int,
+    units: Mapping[ClientId, int],
+    masking: Masking,
+    length: int,
 ) -> MaskedTotal:
     """Add up clients' parts without masks: for clients that are simulated on one machine, with the same result."""
     total, uploaded, failed = np.zeros(length + 1, np.uint32), list[ClientId](), dict[ClientId, str]()
@@ -131,7 +150,7 @@ def add_unmasked(
         try:
             if isinstance(row, str):
                 raise ValueError(row)
-            total += as_integers(row, units[client], scale, masking.clip)
+            total += as_integers(row, units[client], scale, masking.clip, rounding(masking, index, client))
             uploaded.append(client)
         except ValueError as error:
             failed[client] = str(error)
@@ -147,7 +166,8 @@ def read_total(result: MaskedTotal, units: Mapping[ClientId, int], masking: Mask
         reason = f"only {clients} of {asked} clients uploaded; a masked sum needs {max(MIN_CLIENTS, _needed(asked))}"
     total = np.zeros(length, np.float32) if reason else from_integers(result.total, scale)
     sent = sum(units[client] for client in result.uploaded) / UNITS
-    if not reason and np.sqrt(square(total)) > masking.clip * sent * (1 + 1e-6):
+    slack = masking.error_bound(asked) * np.sqrt(length)
+    if not reason and np.sqrt(square(total)) > masking.clip * sent * (1 + 1e-6) + slack:
         reason = "the sum is longer than its parts can be: at least one client sent something else than its update"
     if reason:
         failed = {**dict.fromkeys(units, reason), **result.failed}
