@@ -189,17 +189,17 @@ def test_meetings_do_not_depend_on_who_came_first():
 
 
 def test_the_gap_looks_at_the_later_half_of_the_merges():
-    """Merges at 0, 0.5, 0.5, 0.5 and 0.741: the jump from 0 is the largest, but an early one; the last decides."""
-    angles = np.radians([0, 0, 60, 120, 180, 255])
-    rows = updates(*np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist())
-    found = grouped(ByCosine("single", "gap", threshold=0.1), rows)
+    """Merges at 0, 1, 1, 1 and 1.5: the jump from 0 is the largest, but an early one; the last decides."""
+    axes = np.eye(4)
+    rows = updates(*axes[[0, 0, 1, 2, 3]].tolist(), (-axes.sum(axis=0)).tolist())
+    found = grouped(ByCosine("gap", threshold=0.1), rows)
     assert found.labels.tolist() == [0, 0, 0, 0, 0, 1]
-    assert found.cut == pytest.approx((0.5 + 1 - np.cos(np.radians(75))) / 2, abs=1e-6)
+    assert found.cut == pytest.approx(1.25, abs=1e-6)
 
 
 def test_a_jump_of_just_the_level_parts_the_groups():
     rows = updates([1, 0], [2, 0], [3, 0], [0, 1])
-    assert grouped(ByCosine("single", "gap", threshold=1.0), rows).labels.tolist() == [0, 0, 0, 1]
+    assert grouped(ByCosine("gap", threshold=1.0), rows).labels.tolist() == [0, 0, 0, 1]
 
 
 def test_there_are_at_most_half_as_many_groups_as_clients():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,11 +81,12 @@ def test_a_record_has_the_whole_round():
 
 
 def test_rewards_of_layers_know_the_layers():
-    """Twelve and two entries, weights and biases: half of the aggregate is half of each."""
+    """Six and eight entries: half of the aggregate is half of each."""
     updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
-    fleet = CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
-    _, record = run_canned(m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), fleet)
-    layers = [prod(shape) for shape in fleet.server.layers(14)]
+    host = Host.of(CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}]))
+    recipe, layers = m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), (6, 8)
+    by_layer = replace(host, layers=lambda length: tuple((width,) for width in layers))
+    _, record = run_round(State(np.zeros(14, np.float32)), recipe, by_layer, InTime(Uniform(1.0)), 0, evaluate=False)
     for reward in record.rewards.rewards.values():
         layer = np.searchsorted(np.cumsum(layers), reward.places, side="right")
         assert np.bincount(layer).tolist() == [length // 2 for length in layers]

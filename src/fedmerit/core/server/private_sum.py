@@ -80,7 +80,7 @@ class PrivateSum:
         total = self.noise * self.clip * self._normals(length, batch.seed, view.index)
         if batch.summed is not None:
             total += batch.summed.total
-        elif len(batch.updates):
+        elif batch.candidates and len(batch.updates):
             factors = self.factors(batch.candidates[0]) * clip_factors(batch.updates.norms, self.clip)
             total += batch.updates.combine(factors)
         noisy = (total * self.factor(clients)).astype(np.float32)
