@@ -113,10 +113,11 @@ class Dying(InProcessGrid):
 
 MISTAKES = {
     "no way": ((), "give one of"),
-    "secure": (("--simulation", "--secure"), "goes with"),
-    "insecure": (("--loopback", "--insecure"), "goes with"),
+    "secure": (("--simulation", "--secure"), "go with --loopback"),
+    "insecure": (("--loopback", "--insecure"), "--insecure with --superlink"),
     "value": (("--loopback", "--set", "train.lr=-1"), "train.lr"),
-    "no certificate": (("--superlink", "127.0.0.1:1"), "--root-certificates"),
+    "no certificate": (("--superlink", "127.0.0.1:1"), "--kit DIR for TLS"),
+    "no kit": (("--kit", "."), "is not a kit"),
     "a name": (("--superlink", "somewhere", "--insecure"), "name of a connection"),
 }
 

@@ -22,6 +22,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.host import ServerSetup
 from fedmerit.core.reasons import called
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
@@ -102,18 +104,7 @@ def serve(
     enrolment  keys and limits of the clients; None accepts every node
     """
     config = make_config(tomllib.loads(text))
-    if config.run.device != "cpu":
-        raise ConfigError(
-            f"Flower nodes train on CPUs, but run.device = {config.run.device!r}; remove run.device, or use "
-            "`fedmerit run`"
-        )
-    half = make_server(config)
-    recipe, wait = with_control(recipe_of(config), half), config.run.wait
-    splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
-    collect = make_collect(config.run, recipe)
-    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
-    attackers = find_attackers(config.task, len(half.names), config.run.seed)
-    check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)
+    half, attackers, wait = *prepare(config), config.run.wait
     deadline = config.run.deadline or timeout
     fleet = GridFleet(
         grid,
@@ -127,6 +118,23 @@ def serve(
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))
     done = run_on(fleet, with_server_seed(config), out, RoundLog(half.names))
     log.info("fedmerit: accuracy %.4f; the run is in %s", done.accuracy, out)
+
+
+def prepare(config: Config) -> tuple[ServerSetup, Attackers]:
+    """Build the server's part of a run and the simulated attackers, and check that the run is possible on Flower."""
+    if config.run.device != "cpu":
+        raise ConfigError(
+            f"Flower nodes train on CPUs, but run.device = {config.run.device!r}; remove run.device, or use "
+            "`fedmerit run`"
+        )
+    half = make_server(config)
+    recipe = with_control(recipe_of(config), half)
+    splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
+    collect = make_collect(config.run, recipe)
+    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
+    attackers = find_attackers(config.task, len(half.names), config.run.seed)
+    check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)
+    return half, attackers
 
 
 def with_server_seed(config: Config) -> Config:
