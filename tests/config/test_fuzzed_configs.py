@@ -17,7 +17,7 @@ import tomli_w
 from helpers import CommandLine, one_line
 
 from fedmerit import UserError, load_config
-from fedmerit.config.run import make_collect
+from fedmerit.config.privacy import make_collect
 from fedmerit.config.schema import make_config, make_recipe, read_toml
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
@@ -75,7 +75,7 @@ def test_1000_configurations_are_settings_or_one_clear_line():
         try:
             config = make_config(values)
             make_recipe(config.recipe)
-            make_collect(config.run, make_recipe(config.recipe))
+            make_collect(config, make_recipe(config.recipe))
         except UserError as error:
             refused.append(str(error))
     assert len(refused) > 500

@@ -61,6 +61,7 @@ def ask(content: RecordDict, kind: str, text: str | None = None, place: int = 0)
 
 def training(facts: list[str]) -> RecordDict:
     settings = {"round": 1, "seed": 1, "attack": 1, "epochs": 0, "lr": 0.0, "facts": facts, "personal": ""}
+    settings["uploads"] = "now"
     return pack({"model": np.zeros(LENGTH, np.float32)}, settings)
 
 
@@ -162,6 +163,7 @@ def bundle(**files: str) -> bytes:
     return buffer.getvalue()
 
 
+CLIENT = "fedmerit.flower.app:client"
 APP = '[tool.flwr.app.components]\nclientapp = "{}"\n'
 
 
@@ -169,7 +171,7 @@ APP = '[tool.flwr.app.components]\nclientapp = "{}"\n'
     ("content", "reason"),
     [
         (
-            bundle(pyproject_toml=APP.format("fedmerit.flower.app:client"), steal_py="x"),
+            bundle(pyproject_toml=APP.format(CLIENT), steal_py="x"),
             "the app brings code: steal.py",
         ),
         (bundle(pyproject_toml=APP.format("os:system")), "is not fedmerit.flower.app:client"),

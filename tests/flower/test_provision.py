@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from flwr.common.config import parse_config_args
 from helpers import CommandLine, one_line
 
 from fedmerit.config.schema import make_config
@@ -35,21 +36,32 @@ CLIENTS = [("Hospital 1", "data='/data/rows.parquet' name='Hospital 1'"), ("Hosp
 
 
 def test_the_command_makes_a_kit_per_site(cli: CommandLine, tmp_path: Path):
-    config, out = tmp_path / "hospitals.toml", tmp_path / "kits"
-    config.write_text(HOSPITALS)
-    made = cli("flower", "provision", config, "--host", "server.example", "--out", out)
+    hospitals, out = tmp_path / "hospitals.toml", tmp_path / "kits"
+    hospitals.write_text(HOSPITALS)
+    made = cli("flower", "provision", hospitals, "--host", "server.example", "--out", out)
     assert made.code == 0, made
     assert sorted(path.name for path in out.iterdir()) == ["authority", "hospital-1", "klinik-sud", "server"]
     site, server = out / "klinik-sud", out / "server"
-    wanted = ["ca.crt", "fedmerit-supernode.service", "node", "node.env", "node.pub", "policy.toml", "start.sh"]
-    assert sorted(path.name for path in site.iterdir()) == wanted
+    wanted = [
+        "ca.crt",
+        "enrolled.toml",
+        "fedmerit-supernode.service",
+        "node",
+        "node.env",
+        "node.pub",
+        "policy.toml",
+        "start.sh",
+    ]
+    assert sorted(path.name for path in site.iterdir()) == wanted.split()
     assert not (server / "ca.key").exists()  # whoever has the server cannot sign certificates
     for private in (site / "node", server / "server.key", server / "operator.key", out / "authority" / "ca.key"):
         assert stat.S_IMODE(private.stat().st_mode) == 0o600
     kit = read_kit(site)
     assert kit.address == "server.example:9092"
     assert str(kit.rows) == "/data/rows.parquet"
-    assert "--node-config=data='/data/rows.parquet' name='Klinik S\u00fcd'" in kit.node_words()
+    config = parse_config_args([kit.node_words()[-1].removeprefix("--node-config=")])
+    assert config["name"] == "Klinik S\u00fcd"
+    assert (config["roster"], config["key"]) == (str(site / "enrolled.toml"), str(site / "node"))
     assert read_policy(kit.policy) == Policy(min_rows=10)
     names = x509.load_pem_x509_certificate((server / "server.pem").read_bytes()).extensions
     alternatives = names.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,6 +1,6 @@
-"""[privacy]: client-level differential privacy, its epsilon by Google's dp-accounting, and `recipe_of` a configuration.
+"""[privacy]: noise with its epsilon by Google's dp-accounting, masked sums; recipe and collector of a configuration.
 
-A round is a Poisson-sampled Gaussian mechanism; neighbouring federations differ in one client.
+With noise, a round is a Poisson-sampled Gaussian mechanism; neighbouring federations differ in one client.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from fedmerit.config.recipe import make_recipe
-from fedmerit.config.run import RunConfig
+from fedmerit.config.run import RunConfig, make_selection
 from fedmerit.config.sections import Positive, Section, core_field
+from fedmerit.core.collect.collect import InTime
+from fedmerit.core.collect.facts_first import FactsFirst
+from fedmerit.core.collect.masking import Masking
 from fedmerit.core.host import Release
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.recipes import private
+from fedmerit.core.recipes import masked, privacy_of, private
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.errors import ConfigError
 
@@ -34,9 +37,14 @@ Rounds: TypeAlias = tuple[tuple[float, float, int], ...]
 
 
 class PrivacyConfig(Section):
-    """[privacy]: client-level differential privacy; the server adds the noise."""
+    """[privacy]: client-level differential privacy, for which the server adds noise; secure aggregation."""
 
-    clip: Positive = Field(description="clip update norms to this")
+    clip: Positive | None = Field(
+        None, description="clip update norms to this; default: 1 with noise, 100 with masks alone"
+    )
+    masked: bool = Field(
+        False, description='hide single updates from the server by secure aggregation; implies `run.facts = "first"`'
+    )
     noise: float | None = core_field(PrivateSum, "noise", default=None)
     epsilon: Positive | None = Field(
         None, description="target epsilon after `run.rounds`, from which the noise is computed; default: from `noise`"
@@ -46,13 +54,22 @@ class PrivacyConfig(Section):
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> Self:
-        if (self.noise is None) == (self.epsilon is None):
+        if (self.noise is None) == (self.epsilon is None) and not (self.masked and self.noise is None):
             got = "both" if self.noise is not None else "neither"
             raise ValueError(
                 f"[privacy] needs either noise or epsilon (got {got}); set noise = 1.1, a multiplier, or "
-                "epsilon = 4.0, a target after all rounds"
+                "epsilon = 4.0, a target after all rounds; or masked = true, which needs neither"
             )
+        defaults = type(self).model_fields
+        idle = [name for name in ("delta", "reproducible") if getattr(self, name) != defaults[name].default]
+        if idle and not self.noisy:
+            raise ValueError(f"privacy.{idle[0]} has no effect without noise; remove it, or set noise = 1.1")
         return self
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the server adds noise."""
+        return self.noise is not None or self.epsilon is not None
 
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
@@ -61,20 +78,37 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
         noise = noise_for(section.epsilon, delta, run.fraction, run.rounds)
-    return PrivateSum(noise, run.fraction, section.clip, delta=delta, reproducible=section.reproducible)
+    clip = {} if section.clip is None else {"clip": section.clip}
+    return PrivateSum(noise, run.fraction, **clip, delta=delta, reproducible=section.reproducible)
 
 
 def recipe_of(config: Config) -> Recipe:
-    """Make the recipe of a configuration, with differential privacy where [privacy] asks for it."""
+    """Make the recipe of a configuration, with what [privacy] asks for: noise, or a cap for masked sums."""
     recipe = make_recipe(config.recipe)
     if config.privacy is None:
         return recipe
+    if not config.privacy.noisy:
+        return masked(recipe)
     if config.recipe.values.get("when_zero", "keep") != "keep":
         raise ConfigError(
             "recipe.when_zero has no effect with [privacy] (got "
             f"{config.recipe.values['when_zero']!r}), where a score of 0 adds nothing to the noisy sum; remove it"
         )
     return private(recipe, make_privacy(config.privacy, config.run))
+
+
+def make_collect(config: Config, recipe: Recipe) -> InTime | FactsFirst:
+    """Make the collector of answers; the sample of a private recipe is secret."""
+    run, section, privacy = config.run, config.privacy, privacy_of(recipe)
+    selection = make_selection(run, secret=privacy is not None and not privacy.reproducible)
+    if section is None or not section.masked:
+        return FactsFirst(selection) if run.facts == "first" else InTime(selection)
+    if run.facts == "together":
+        raise ConfigError(
+            'run.facts = "together" cannot be combined with privacy.masked: weights must be known before updates are '
+            "masked; remove run.facts"
+        )
+    return FactsFirst(selection, Masking() if section.clip is None else Masking(section.clip))
 
 
 def require_account() -> Any:

@@ -10,13 +10,11 @@ from annotated_types import Interval
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Range, Section, core_field
-from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform
+from fedmerit.core.collect.collect import Poisson, Selection, Uniform
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.collect.wait import Wait
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import Doc, check_settings
-from fedmerit.core.recipe import Recipe
-from fedmerit.core.recipes import privacy_of
 
 
 class ScheduleConfig(Section):
@@ -115,6 +113,11 @@ class RunConfig(Section):
         "(`fedmerit list objectives`); default: `mae` for numbers, `auc` for two classes of which the rarer has fewer "
         "than 40 % of the training rows, else `accuracy`; a search then keeps the measure of its paper",
     )
+    facts: Literal["together", "first"] | None = Field(
+        None,
+        description="`together`: clients send facts and update at once; `first`: they send facts, are weighed, and then "
+        "upload; default: `together`, with `privacy.masked` `first`",
+    )
     audit: tuple[str, ...] = Field(
         (),
         description="objectives to record, on the server's rows and on each client's test rows; default: none",
@@ -146,9 +149,3 @@ def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
     if run.selection == "poisson":
         return Poisson(run.fraction, secret)
     return Uniform(run.fraction)
-
-
-def make_collect(run: RunConfig, recipe: Recipe) -> InTime:
-    """Make the collector of answers; the sample of a private recipe is secret."""
-    privacy = privacy_of(recipe)
-    return InTime(make_selection(run, secret=privacy is not None and not privacy.reproducible))

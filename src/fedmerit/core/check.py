@@ -32,7 +32,8 @@ def check(
     An update must be finite and as long as the model, its extra vectors finite, and each fact within its range.
     `failed` holds clients that dropped out before they trained.
     """
-    host, length = view.host, len(view.model)
+    # Clients that keep their updates have sent none: what they upload is checked when it arrives.
+    host, length = view.host, len(view.model) if replies.upload is None else replies.updates.length
     dropped = {client: printable(reason) for client, reason in {**replies.failed, **failed}.items()}
     wanted = [fact for fact in map(find_fact, required_facts) if fact.source == "client"]
     for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
@@ -50,7 +51,7 @@ def check(
     measured = replies.server_facts.items()
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in measured}
     vectors = {name: rows.keep(places) for name, rows in replies.vectors.items()}
-    return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors), dropped
+    return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors, replies.upload), dropped
 
 
 def check_criteria(

@@ -35,7 +35,7 @@ CLAIMED, USUAL = "claimed:", "usual:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 LARGEST = sys.float_info.max
 """Upper bound of values computed from claims: an overflow must not end a round."""
-CLIP, NORM, LAYER_NORM, EXCLUDED = "clip", "norm", "layer_norm", "excluded"
+CLIP, NORM, LAYER_NORM, EXCLUDED, UNITS_FACT = "clip", "norm", "layer_norm", "excluded", "units"
 MOST_SAMPLES = 1e9
 """Largest number of rows that a client may claim, unless the federation states fewer."""
 
@@ -133,6 +133,7 @@ _ALL = (
     Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
+    Fact(UNITS_FACT, "the client's weight as an integer in a masked sum", source="server"),
     Fact(LAYER_NORM, "mean norm of the layers' weights in the update", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}

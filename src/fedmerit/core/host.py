@@ -6,12 +6,12 @@ run. The protocols are small: a part that only needs evaluations asks for `Judge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ from fedmerit.core.types import (
     SplitName,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from fedmerit.core.collect.masking import MaskedTotal, Masking
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,19 @@ class Clients(Judges, PersonalClients, SummingClients, Protocol):
     """All that a round asks of the clients. A client that fails is listed in the replies; it never ends the round."""
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """Send a download to each client, let it train, and collect updates and the requested facts."""
+        """Send a download to each client, let it train, and collect updates and the requested facts.
+
+        If the downloads say so (`uploads`), the clients keep their updates, and those of the replies have no columns.
+        """
+
+    def upload(self, index: int, clients: Sequence[ClientId]) -> Iterator[tuple[ClientId, Model | str]]:
+        """Yield the updates that clients keep since `train`, in client order, or why there is none.
+
+        An update may be valid only until the next one.
+        """
+
+    def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
+        """Return the sum of the updates that clients keep, as integers times their units, modulo 2^32."""
 
     def audit(
         self,

@@ -66,6 +66,9 @@ Words: TypeAlias = frozenset[str]
 NO_WORDS: Words = frozenset()
 ACCOUNTED: Words = frozenset({"accounted"})
 """What a part gives that reveals nothing of a client but through the noisy sum of a private run."""
+FACTS_ONLY: Words = frozenset({"facts only"})
+"""What a part gives that reads no single update, so that clients can be weighed before they upload."""
+PURE: Words = ACCOUNTED | FACTS_ONLY
 PAIRS = "pairs"
 """Remembered by parts that compare clients by how near their updates were in all rounds so far."""
 
@@ -321,6 +324,7 @@ WORDS: Mapping[str, str] = {
     "plain step": "the plain server step",
     "fixed weighting": "one weighting in all rounds",
     "accounted": "that only the noisy sum reveals anything about clients",
+    "facts only": "parts that read no single update",
     "answers in their round": "that answers count in the round that asked for them",
     "everyone in round 1": "a first round that asks every client",
     "last answers": "a memory of the clients' last answers",

@@ -89,6 +89,12 @@ class Recipe:
         words = _Normalising(f'normalise "{normalise_name(self.normalise)}"', gives_of(self.normalise))
         return (*self.criteria, self.score, words, *brought, models, *inner, *self.limits, self.search, *chain)
 
+    @property
+    def reading(self) -> tuple[Any, ...]:
+        """The parts that may read single updates: all but the score, the normalisation and the limits."""
+        blind = (self.score, *self.limits)
+        return tuple(one for one in self.parts if not isinstance(one, _Normalising) and one not in blind)
+
     @cached_property
     def all_stages(self) -> tuple[Stage, ...]:
         """The stages of the recipe and of its parts, each once, in the order in which a phase runs them."""

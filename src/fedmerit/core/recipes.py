@@ -361,6 +361,17 @@ def private(recipe: Recipe, aggregator: PrivateSum) -> Recipe:
     return replace(recipe, limits=others, when_zero="keep", server=server)
 
 
+def masked(recipe: Recipe) -> Recipe:
+    """Bound the weights of a recipe for masked sums: a sum hides a client only if others have a part in it.
+
+    A recipe without limits gets the cap of our own recipes.
+
+    >>> masked(fedavg()).limits
+    (Cap(times=2.0),)
+    """
+    return recipe if recipe.limits else replace(recipe, limits=(Cap(),))
+
+
 def privacy_of(recipe: Recipe) -> PrivateSum | None:
     """The noisy sum of a private recipe; None where the recipe has no privacy."""
     aggregator = recipe.server.aggregator

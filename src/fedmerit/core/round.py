@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fedmerit.core.check import check, check_criteria, many_excluded, nobody_trained
 from fedmerit.core.collect.collect import Collect
+from fedmerit.core.collect.facts_first import receive_uploads
 from fedmerit.core.host import Host
 from fedmerit.core.models.shared import Assignment, Job
 from fedmerit.core.objectives import Objective
@@ -73,7 +74,8 @@ def run_round(
         tested = recipe.models.test(result, host, objectives)
     clock.lap("evaluate")
     down = assignment.bytes_down + replies.bytes_down + result.rewards.nbytes + result.moved.search.bytes_down
-    return result.state, make_record(recipe.priority, result, tested, down, replies.bytes_up, clock)
+    down, up = down + result.summed.bytes_down, replies.bytes_up + result.summed.bytes_up
+    return result.state, make_record(recipe.priority, result, tested, down, up, clock)
 
 
 def aggregate_round(
@@ -94,19 +96,21 @@ def aggregate_round(
     clock.lap("group")
     job = Job(recipe, cohort, groups, make_candidates(recipe, cohort, groups, view), view)
     clock.lap("weigh")
+    job = receive_uploads(job)
     moved = recipe.models.move(job, assignment)
-    clock.lap("aggregate", search=moved.search.seconds)
+    clock.lap("aggregate", search=moved.search.seconds, upload=job.summed.seconds)
     rewards = recipe.models.send_rewards(job, moved)
     clock.lap("reward")
 
     own = {**state.own, "memory": last_answers, **measured.own, **bounded.own, **moved.own}
-    history, groups = remember_round(state.history, cohort, groups, recipe.remembers)
-    dropped |= unmeasured
+    cohort = job.cohort
+    history, groups = remember_round(state.history, cohort, job.groups, recipe.remembers)
+    dropped |= {**unmeasured, **job.summed.failed}
     reply_notes = tuple(note for note in replies.notes if note.client in cohort.ids)
     about = (*nobody_trained(cohort, dropped, host.names), *many_excluded(cohort))
-    notes = (*measured.notes, *about, *bounded.notes, *moved.notes, *reply_notes)
+    notes = (*measured.notes, *about, *bounded.notes, *job.summed.notes, *moved.notes, *reply_notes)
     after = State(moved.model, history, {name: part_state for name, part_state in own.items() if part_state})
-    return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics)
+    return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics, job.summed)
 
 
 def initial_state(recipe: Recipe, host: Host, model: Model, seed: int) -> tuple[State, tuple[Note, ...]]:

@@ -18,6 +18,7 @@ from fedmerit.core.seeds import Draws
 from fedmerit.core.types import (
     ACCURACY,
     EMPTY,
+    NOT_SUMMED,
     REMEMBERED,
     ClientId,
     Cohort,
@@ -28,6 +29,7 @@ from fedmerit.core.types import (
     Note,
     Own,
     SentRewards,
+    Summed,
     Vector,
     mean_by_rows,
 )
@@ -221,12 +223,8 @@ class RoundResult:
     moved: Moved
     rewards: SentRewards
     notes: tuple[Note, ...]
-    diagnostics: Diagnostics
-
-    def with_own(self, name: str, own: Own) -> RoundResult:
-        """Return the result with the state of one more part; an empty state is left out."""
-        remaining = {key: value for key, value in self.state.own.items() if key != name}
-        return replace(self, state=replace(self.state, own=remaining | ({name: own} if own else {})))
+    diagnostics: Diagnostics | None
+    summed: Summed = NOT_SUMMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +317,7 @@ def make_record(
         result.notes,
         tested.audit,
         result.diagnostics,
-        moved.numbers,
+        {**result.summed.numbers, **moved.numbers},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -27,6 +27,9 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 Personal: TypeAlias = Literal["keep", "reset"]
 """Whether a client's personal model stays as trained, or is reset to where it started."""
+
+Uploads: TypeAlias = Literal["now", "later", "masked"]
+"""When a client sends its update: with its facts; when the server asks; or then as integers under masks."""
 
 SplitName: TypeAlias = Literal["validation", "test"]
 """Rows on which clients test models."""
@@ -114,7 +117,8 @@ class Training:
 class Download:
     """What a client receives before it trains.
 
-    The model to start from, its epochs (None: the learner's setting), and vectors for control variates.
+    The model to start from, its epochs (None: the learner's setting), and vectors for control variates. `uploads` says
+    when the update is sent: with the facts, or later, and then possibly masked.
     """
 
     model: Model
@@ -122,6 +126,7 @@ class Download:
     lr: float | None = None
     training: Training = Training()
     vectors: Mapping[str, Model] = field(default_factory=dict)
+    uploads: Uploads = "now"
 
     @property
     def nbytes(self) -> int:
@@ -161,6 +166,45 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Summed:
+    """The sum of the updates that clients uploaded after they were weighed, and what it took.
+
+    total       sum_i factors[i] * update_i over the clients that uploaded
+    factors     the factor of each client in the sum; a client that did not upload is not in it
+    failed      clients that did not upload, with reasons
+    exact       whether the factors are those that were asked for; integers of a masked sum are not
+    seconds     duration of the exchange
+    facts       facts that the server measured at the upload
+    numbers     for the record: the error bound of a masked sum
+    """
+
+    total: Model
+    factors: Mapping[ClientId, float]
+    failed: Mapping[ClientId, str] = field(default_factory=dict)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    exact: bool = True
+    seconds: float = 0.0
+    facts: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def mean(self) -> Model:
+        """The weighted mean of the updates: the total divided by the sum of the factors that are in it.
+
+        If all clients with a weight uploaded, the factors sum to 1, and the total stays as it is.
+        """
+        whole = sum(self.factors.values())
+        return self.total if (self.exact and not self.failed) or not whole else self.total / np.float32(whole)
+
+
+NOT_SUMMED = Summed(np.zeros(0, np.float32), {})
+Upload: TypeAlias = Callable[[Mapping[ClientId, float], float | None], Summed]
+"""Asks clients for the updates that they keep, each to be multiplied by a factor and clipped to a norm, and adds up."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replies:
     """Unchecked replies of the clients; row i of `updates` and `facts[i]` belong to `ids[i]`.
 
@@ -168,6 +212,7 @@ class Replies:
     vectors         named vectors in addition to the update, a row per client, from learners that send them
     server_facts    facts that the server measures: requested epochs, times by its clock
     notes           about single clients; notes about dropped clients do not count
+    upload          asks for the updates, if clients have reported facts only; then `updates` has no columns
     """
 
     ids: tuple[ClientId, ...]
@@ -180,17 +225,22 @@ class Replies:
     vectors: Mapping[str, Updates] = field(default_factory=dict)
     server_facts: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    upload: Upload | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """Clients of one round that passed the check, in id order, with a row each in updates, facts and vectors."""
+    """Clients of one round that passed the check, in id order, with a row each in updates, facts and vectors.
+
+    `upload` asks for the updates if the clients have reported facts only.
+    """
 
     index: int
     ids: tuple[ClientId, ...]
     updates: Updates
     facts: Mapping[str, Vector]
     vectors: Mapping[str, Updates] = field(default_factory=dict)
+    upload: Upload | None = None
 
     def keep(self, places: NDArray[np.intp]) -> Cohort:
         """Return the cohort of only the clients at these places."""
@@ -200,6 +250,7 @@ class Cohort:
             self.updates.keep(places),
             {name: column[places] for name, column in self.facts.items()},
             {name: rows.keep(places) for name, rows in self.vectors.items()},
+            self.upload,
         )
 
     @property

@@ -16,7 +16,7 @@ from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
 COLUMNS = 1 << 14  # columns per block: 100 rows of them fit the cache, so several weightings cost one read
-WIDE = 1 << 16  # the same for one weighting, which reads each value once: enough to hide the cost of the calls
+WIDE = 1 << 16  # the same for one weighting: the total and a product fit the cache
 NARROW = 64  # minimum columns per copy: with one to three columns BLAS adds up in a different order
 PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512)
 LEAST_COLUMNS = 1 << 9  # minimum width of a block for such a product
@@ -110,7 +110,7 @@ class Updates:
         if self._mixing is not None:
             return np.asarray(np.sqrt(np.diag(self.products)))
         rows = [self._rows[place] for place in self._places]
-        return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
+        return np.sqrt(np.fromiter(self._each(square, rows), dtype=np.float64))
 
     def dots(self, vector: NDArray[np.float32]) -> Vector:
         """Inner product of each row with a vector; equal rows give equal bits."""
@@ -167,17 +167,32 @@ class Updates:
         return np.asarray(np.sqrt(sum(self._each(squares, self._columns()))))
 
     def combine(self, weights: Vector | Matrix) -> NDArray[np.float32]:
-        """sum_i weights[i] * row[i]; with several weightings (k, n), all k sums in one pass over the rows."""
+        """sum_i weights[i] * row[i]; with several weightings (k, n), all k sums in one pass over the rows.
+
+        A sum of one weighting adds row after row with `add_row`, so that a server that receives one update at a time
+        computes the same bits. Several weightings are one matrix product.
+        """
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
-        exact = weights.astype(np.float32)
+        if weights.ndim > 1:
+            return self._combine_many(weights.astype(np.float32))
+        weighted = [(place, weight) for place, weight in zip(self._places, weights.tolist(), strict=True) if weight]
+
+        def work(columns: slice, out: NDArray[np.float32]) -> None:
+            out[:] = 0.0
+            for place, weight in weighted:
+                add_row(out, self._rows[place, columns], weight)
+
+        return self._fill(work, (), WIDE)
+
+    def _combine_many(self, exact: NDArray[np.float32]) -> NDArray[np.float32]:
         run = self._run
         if run is not None:
-            spread = np.zeros((*exact.shape[:-1], run.stop - run.start), dtype=np.float32)
-            spread[..., self._places - run.start] = exact
+            spread = np.zeros((len(exact), run.stop - run.start), dtype=np.float32)
+            spread[:, self._places - run.start] = exact
             exact = spread
-        width, ahead = (WIDE if exact.ndim == 1 else COLUMNS), False
-        if exact.ndim > 1 and _multiplies_in_place():
+        width, ahead = COLUMNS, False
+        if _multiplies_in_place():
             width = min(max(PRODUCT // max(exact.size, 1) // LEAST_COLUMNS, 1) * LEAST_COLUMNS, COLUMNS)
             ahead = run is not None and len(exact) > 1 and exact.shape[1] > MANY
 
@@ -185,12 +200,12 @@ class Updates:
             for start in range(0, out.shape[-1], width):
                 part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
                 block = self._raw(part) if run is None else self._rows[run, part]
-                target = out[..., start : start + width]
+                target = out[:, start : start + width]
                 if ahead:  # a sum of one weighting reads row by row, and leaves the rows in the cache for the product
                     np.matmul(exact[0], block, out=target[0])
                 np.matmul(exact, block, out=target)
 
-        return self._fill(work, weights.shape[:-1], max(width, COLUMNS))
+        return self._fill(work, (len(exact),))
 
     @cached_property
     def _run(self) -> slice | None:
@@ -203,7 +218,7 @@ class Updates:
             return None
         run = slice(int(self._places[0]), int(self._places[-1]) + 1)
         gaps = np.setdiff1d(np.arange(run.start, run.stop), self._places)
-        if len(gaps) > len(self._places) or not all(np.isfinite(_square(self._rows[place])) for place in gaps):
+        if len(gaps) > len(self._places) or not all(np.isfinite(square(self._rows[place])) for place in gaps):
             return None
         return run
 
@@ -249,6 +264,23 @@ class Updates:
                 yield result
                 if self._release and number * step // RELEASE_BYTES != (number + 1) * step // RELEASE_BYTES:
                     self._release()
+
+
+def add_row(total: NDArray[np.float32], row: NDArray[np.float32], weight: float) -> None:
+    """Add weight * row to a total in place, `WIDE` values at a time so that the product stays in the cache.
+
+    Each value is one product and one sum in single precision. Its bits do not depend on the instruction set, on BLAS
+    or on the width, only on the order of the rows.
+
+    >>> total = np.zeros(2, np.float32)
+    >>> add_row(total, np.array([1.0, 2.0], np.float32), 0.5)
+    >>> total.tolist()
+    [0.5, 1.0]
+    """
+    factor = np.float32(weight)
+    for start in range(0, len(total), WIDE):
+        part = total[start : start + WIDE]
+        part += row[start : start + WIDE] * factor
 
 
 @cache
@@ -303,8 +335,8 @@ def _mixed(products: Matrix, factors: Vector | Matrix) -> Matrix:
     return np.asarray(factors @ products @ factors.T)
 
 
-def _square(row: NDArray[np.float32]) -> float:
-    """Sum of squares."""
+def square(row: NDArray[np.float32]) -> float:
+    """Sum of squares; infinite or NaN if a value is, or if the sum overflows."""
     return _dot(row, row)
 
 
@@ -327,13 +359,17 @@ class Diagnostics:
     cosines: Vector
 
 
-def diagnose(updates: Updates) -> Diagnostics:
+def diagnose(updates: Updates) -> Diagnostics | None:
     """Measure norms and cosines in two passes: sums of directions, then inner products with them.
+
+    None if the server has no single update, because clients reported facts first.
 
     >>> seen = diagnose(Updates(np.array([[2, 0], [1, 0], [-5, 0]], np.float32)))
     >>> seen.norms.tolist(), seen.cosines.tolist()
     ([2.0, 1.0, 5.0], [nan, nan, -1.0])
     """
+    if not updates.length:
+        return None
     norms = updates.norms
     nonzero = norms > 0
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=nonzero)

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedmerit.config.attack import KINDS
-from fedmerit.config.privacy import recipe_of, require_account
-from fedmerit.config.run import make_collect
+from fedmerit.config.privacy import make_collect, recipe_of, require_account
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.attacks.adaptive import USES_ROWS, USES_RULE
 from fedmerit.core.attacks.answers import Liar
@@ -25,7 +24,7 @@ from fedmerit.core.facts import CLIENT_FACT, EPOCHS, IS_WORD, LOSS, is_own_word,
 from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
-from fedmerit.core.parts import Words, check_words, declared, slot_of
+from fedmerit.core.parts import FACTS_ONLY, Words, check_words, declared, slot_of
 from fedmerit.core.recipe import RECIPE_WORDS, Recipe
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.server.centring import check_centred
@@ -46,7 +45,7 @@ def check_config(config: Config, task: Task) -> Recipe:
     """The recipe of a configuration, once its task is known to have what the recipe and [run] ask for."""
     recipe, run = with_control(recipe_of(config), task.server()), config.run
     stop = None if run.stop is None else run.stop.make()
-    check_task(task, recipe, make_collect(run, recipe), run, stop)
+    check_task(task, recipe, make_collect(config, recipe), run, stop)
     return recipe
 
 
@@ -107,7 +106,8 @@ def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:
     if selection is not None and slot_of(selection) is None:
         host = host | {f"fact {EPOCHS}"}  # a user's selection is believed
     parts = (*recipe.parts, collect, selection, _Facts(frozenset(needed)))
-    check_words(parts, host, only=lambda word: word not in RECIPE_WORDS)
+    check_words(parts, host, only=lambda word: word not in {*RECIPE_WORDS, *FACTS_ONLY})
+    check_words([*recipe.reading, collect], only=lambda word: word in FACTS_ONLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fedmerit.config.privacy import recipe_of
-from fedmerit.config.run import make_collect
+from fedmerit.config.privacy import make_collect, recipe_of
 from fedmerit.config.schema import Config, RunConfig, make_config
 from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform, default_fraction
 from fedmerit.core.host import Fleet, Host
@@ -234,7 +233,7 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
         run_rounds(
             fleet,
             recipe,
-            make_collect(run, recipe),
+            make_collect(config, recipe),
             run,
             ledger,
             folder,
@@ -262,7 +261,7 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
     1
     """
     recipe = recipe_of(config)
-    check_parts(with_control(recipe, fleet.server), make_collect(config.run, recipe), Host.of(fleet).gives | BELIEVED)
+    check_parts(with_control(recipe, fleet.server), make_collect(config, recipe), Host.of(fleet).gives | BELIEVED)
     if not folder.exists():
         with resumable(folder, "start again"):
             measure = config.run.measure or default_measure(fleet.server.learner)

@@ -19,8 +19,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedmerit.config.privacy import recipe_of
-from fedmerit.config.run import make_collect
+from fedmerit.config.privacy import make_collect, recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks.attack import Attackers
 from fedmerit.core.host import ServerSetup
@@ -130,7 +129,7 @@ def prepare(config: Config) -> tuple[ServerSetup, Attackers]:
     half = make_server(config)
     recipe = with_control(recipe_of(config), half)
     splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
-    collect = make_collect(config.run, recipe)
+    collect = make_collect(config, recipe)
     check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
     attackers = find_attackers(config.task, len(half.names), config.run.seed)
     check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)

@@ -24,6 +24,7 @@ from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.flower.kept import keep_update, reveal_shares, share_secrets, upload_masked, upload_update
 from fedmerit.flower.messages import (
     ARRAYS,
     REWARDED,
@@ -61,6 +62,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
     app.query("sum")(replying(sum_features))
     app.train()(replying(train_client))
     app.train("reward")(replying(accept_reward))
+    app.train("upload")(replying(upload_update))
+    app.train("share")(replying(share_secrets))
+    app.train("masked")(replying(upload_masked))
+    app.train("unmask")(replying(reveal_shares))
     app.evaluate()(replying(test_models))
     app.evaluate("audit")(replying(audit_model))
     return app
@@ -105,7 +110,10 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
     lr = setting(content, "lr", float)
-    fact_names, personal = setting(content, "facts", list), setting(content, "personal", str)
+    fact_names, (personal, uploads) = (
+        setting(content, "facts", list),
+        (setting(content, name, str) for name in ("personal", "uploads")),
+    )
     start = _model_in(content, context)
     vectors = {
         name.removeprefix(VECTOR): np.asarray(array(content, name), dtype=np.float32)
@@ -119,6 +127,9 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif personal == "reset" and "model" in arrays_in(content):
         _keep_personal(context, start, tag_of(index, TRAINED))
+    if uploads != "now":
+        keys = keep_update(half, context, index, answer.update, masked=uploads == "masked")
+        return pack(config={"personal": personal_tag(context), **keys}, metrics=answer.facts)
     arrays = {"update": answer.update} | {VECTOR + name: vector for name, vector in answer.extras.items()}
     return pack(arrays, {"personal": personal_tag(context)}, answer.facts)
 

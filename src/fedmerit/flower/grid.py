@@ -158,6 +158,44 @@ def exchange(
     return Exchange(answers, failed, seconds, gone, list(unanswered))
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A client's answer to one message: its content, or why there is none, and whether its node is lost."""
+
+    client: ClientId
+    content: RecordDict | None
+    reason: str = ""
+    lost: bool = False
+
+
+def exchange_in_order(
+    grid: Grid, contents: Mapping[ClientId, tuple[int, RecordDict]], kind: str, timeout: float
+) -> Iterator[Answer]:
+    """Send one message per client, then yield the answers in this order, each pulled when its turn comes.
+
+    Later answers wait at the SuperLink, so that one answer at a time is in memory here. The timeout is for all.
+    """
+    messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
+    begun = time.monotonic()
+    for client, message_id in zip(contents, push(grid, messages), strict=False):
+        answer = None if message_id else Answer(client, None, "its message could not be sent")
+        while answer is None:
+            replies, unreadable = pull(grid, [message_id])
+            reply = next((one for one in replies if one.metadata.reply_to_message_id == message_id), None)
+            if unreadable:
+                answer = Answer(client, None, unreadable[message_id])
+            elif reply is None and time.monotonic() - begun > timeout:
+                answer = Answer(client, None, f"no answer within {timeout:g} s", lost=True)
+            elif reply is None:
+                time.sleep(POLL_SECONDS)
+            elif reply.has_error():
+                gone = reply.error.code == ErrorCode.NODE_UNAVAILABLE
+                answer = Answer(client, None, printable(error_text(reply)), lost=gone)
+            else:
+                answer = Answer(client, reply.content)
+        yield answer
+
+
 def error_text(reply: Message) -> str:
     """Describe a reply that is an error."""
     reason = reply.error.reason or str(reply.error.code)

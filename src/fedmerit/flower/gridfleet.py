@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedmerit.core.attacks.attack import NOBODY, Attackers
+from fedmerit.core.collect.masking import MaskedTotal, Masking
 from fedmerit.core.collect.wait import Wait
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
@@ -39,7 +40,17 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
-from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateMessage, Receive, answered_late, exchange, pull, push
+from fedmerit.flower.grid import (
+    POLL_SECONDS,
+    Exchange,
+    LateMessage,
+    Receive,
+    answered_late,
+    exchange,
+    exchange_in_order,
+    pull,
+    push,
+)
 from fedmerit.flower.messages import (
     AUDIT,
     EVALUATE,
@@ -49,6 +60,7 @@ from fedmerit.flower.messages import (
     SUM,
     TRAIN,
     TRAINED,
+    UPLOAD,
     VECTOR,
     array,
     as_sums,
@@ -64,6 +76,7 @@ from fedmerit.flower.messages import (
     to_array,
     verdict,
 )
+from fedmerit.flower.secure_sum import SignedKeys, masked_total, signed_keys
 
 log = logging.getLogger("flwr")
 
@@ -97,6 +110,7 @@ class GridFleet:
     def __post_init__(self) -> None:
         self.admission = Admission(self.enrolment)
         self.late: dict[ClientId, LateMessage] = {}
+        self.keys: dict[ClientId, SignedKeys] = {}
 
     def judges(self) -> Sequence[ClientId]:
         """The clients that are connected."""
@@ -193,6 +207,7 @@ class GridFleet:
                 "facts": list(facts),
                 "epochs": download.epochs or 0,
                 "lr": download.lr or 0.0,
+                "uploads": download.uploads,
                 "personal": personal[client] or "",
             }
             vectors = {VECTOR + name: values for name, values in download.vectors.items()}
@@ -203,7 +218,9 @@ class GridFleet:
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # training may change the personal model: unknown until it answers
-        sent_as = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
+        modes = {download.uploads for download in downloads.values()}
+        names = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
+        sent_as = names if modes <= {"now"} else {}  # clients that keep their updates send none
         blocks = {name: Block.of_updates(len(contents), length) for name in sent_as}
         answers: dict[ClientId, tuple[int, int, dict[str, Any]]] = {}
         unread: dict[ClientId, str] = {}
@@ -222,6 +239,10 @@ class GridFleet:
 
         result = self._ask(contents, TRAIN, receive)
         contents.clear()
+        if "masked" in modes:
+            self.keys, without_keys = read_replies(signed_keys, result.contents)
+            unread |= without_keys
+            answers = {client: answer for client, answer in answers.items() if client in self.keys}
         for client, (_, _, claimed) in list(answers.items()):
             reason = self.admission.excessive_claim(client, claimed)
             if reason is not None:
@@ -233,7 +254,7 @@ class GridFleet:
             name: Updates(block.array, places, block.release if block.on_disk else None)
             for name, block in blocks.items()
         }
-        updates = received.pop("update")
+        updates = received.pop("update") if sent_as else Updates(np.empty((len(ids), 0), np.float32))
         for place, client in enumerate(ids):
             self.reported_tags[client] = answers[client][1]
             if personal.get(client) == "keep":
@@ -250,6 +271,26 @@ class GridFleet:
             bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
             vectors=received,
         )
+
+    def upload(self, index: int, clients: Sequence[ClientId]) -> Iterator[tuple[ClientId, Model | str]]:
+        """Yield the updates that the nodes keep, each as it is pulled, in client order."""
+        messages, away = self._reachable({client: pack(config={"round": index}) for client in clients})
+        yield from away.items()
+        lost = []
+        timeout = self.timeout if self.wait is None else self.wait.seconds
+        for answer in exchange_in_order(self.grid, messages, UPLOAD, timeout):
+            lost += [answer.client] if answer.lost else []
+            if answer.content is None:
+                yield answer.client, answer.reason
+                continue
+            fine, failed = read_replies(partial(array, name="update", dtypes=("f4",)), {answer.client: answer.content})
+            release_arrays(answer.content)
+            yield answer.client, fine.get(answer.client, failed.get(answer.client, ""))
+        self._forget(lost)
+
+    def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
+        """Run the exchanges of a masked sum."""
+        return masked_total(self._ask, self.keys, index, units, masking, length)
 
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
@@ -366,25 +407,35 @@ class GridFleet:
         receive: Receive | None = None,
     ) -> Exchange:
         """Send a message to each client that is connected and not late; `receive` gets each answer as it arrives."""
+        messages, away = self._reachable(contents)
+        result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
+        self.late |= {
+            client: LateMessage(self.nodes[client], message_id) for client, message_id in result.unanswered.items()
+        }
+        self.admission.mark_mute(self.nodes[client] for client in result.mute)
+        self._forget((*result.gone, *result.mute))
+        return Exchange(result.contents, {**away, **result.failed}, result.seconds)
+
+    def _reachable(
+        self, contents: Mapping[ClientId, RecordDict]
+    ) -> tuple[dict[ClientId, tuple[int, RecordDict]], dict[ClientId, str]]:
+        """Return a message for each client that is connected and not late, and why the remaining ones get none."""
         self._welcome_back()
         for client in answered_late(self.grid, self.late, self.nodes):
             del self.late[client]
             log.info("fedmerit: %s is available again after a late answer", self.server.names[client])
         free = [client for client in contents if client in self.nodes and client not in self.late]
-        messages = {client: (self.nodes[client], contents[client]) for client in free}
-        result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
         away = {
             client: "late: still busy with an earlier message" if client in self.late else "its node is not connected"
             for client in contents
-            if client not in messages
+            if client not in free
         }
-        self.late |= {
-            client: LateMessage(self.nodes[client], message_id) for client, message_id in result.unanswered.items()
-        }
-        self.admission.mark_mute(self.nodes[client] for client in result.mute)
-        for client in (*result.gone, *result.mute):
-            del self.nodes[client]  # gets no message until it is admitted again
-        return Exchange(result.contents, {**away, **result.failed}, result.seconds)
+        return {client: (self.nodes[client], contents[client]) for client in free}, away
+
+    def _forget(self, clients: Sequence[ClientId]) -> None:
+        """Send these clients no message until they are admitted again."""
+        for client in clients:
+            del self.nodes[client]
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

@@ -171,7 +171,7 @@ class Kit:
 
     @property
     def enrolment(self) -> Path:
-        """The server's list of clients and their keys."""
+        """The list of clients and their keys, by which server and sites know each other."""
         return self.folder / "enrolled.toml"
 
     @property
@@ -207,10 +207,11 @@ class Kit:
         ]
 
     def node_words(self) -> list[str]:
-        """The options of `fedmerit flower node`."""
+        """The options of `fedmerit flower node`: with the roster, the node checks its partners' keys (kept.py)."""
+        roster = f" roster='{self.enrolment}' key='{self.node_key}'" if self.enrolment.is_file() else ""
         words = {"superlink": self.address, "root-certificates": self.certificates.authority, "policy": self.policy}
-        words |= {"auth-supernode-private-key": self.node_key, "node-config": self.variables[NODE_CONFIG]}
-        words |= {"port": self.variables.get(PORT, "9094")}
+        words |= {"auth-supernode-private-key": self.node_key, "port": self.variables.get(PORT, "9094")}
+        words |= {"node-config": self.variables[NODE_CONFIG] + roster}
         return [f"--{name}={value}" for name, value in words.items()]
 
 
@@ -281,7 +282,8 @@ def provision(clients: Sequence[tuple[str, str]], host: str, port: int, out: Pat
         files = {NODE_ENV: f'{ADDRESS}={address}\nPORT=9094\n{NODE_CONFIG}="{config}"\n', POLICY_FILE: POLICY_TEXT}
         _write_kit(site, authority, SITE_START, ("supernode",), files)
         sites.append(site)
-    write_enrolment(kit.enrolment, enrolment)
+    for place in (server, *sites):
+        write_enrolment(place / kit.enrolment.name, enrolment)
     return sites
 
 

@@ -35,6 +35,8 @@ HELLO, SUM, TRAIN, REWARD, EVALUATE, AUDIT = (
     *("evaluate", "evaluate.audit"),
 )
 """Message types: identify the client, sum inputs, train, offer a reward, test models, audit a model."""
+UPLOAD, SHARE, MASKED, UNMASK = "train.upload", "train.share", "train.masked", "train.unmask"
+"""Message types after facts: upload the update; share secrets, upload it under masks, and reveal shares."""
 
 VECTOR = "vector:"
 """Prefix for the names of vectors that are sent in addition to the model or the update."""

@@ -128,14 +128,13 @@ def check_disk(folder: Path) -> Finding:
 
 def check_data(config: Config) -> Finding:
     """Check that the data of a configuration can be read and suffices for its recipe."""
-    from fedmerit.config.privacy import recipe_of
-    from fedmerit.config.run import make_collect
+    from fedmerit.config.privacy import make_collect, recipe_of
     from fedmerit.engine.preflight import check_config, check_server
     from fedmerit.tasks.registry import make_server, make_task
 
     if config.task.nodes is not None:
         recipe = recipe_of(config)
-        check_server(make_server(config), recipe, make_collect(config.run, recipe), config.run.audit)
+        check_server(make_server(config), recipe, make_collect(config, recipe), config.run.audit)
         return Finding("data", "ok", f"the server's part is there; {len(config.task.nodes.names)} nodes have the rows")
     task = make_task(config)
     check_config(config, task)

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.collect.collect import EVERYONE_FIRST, Chosen, Collect, Selection
-from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.parts import PURE, Doc, Words, part
 from fedmerit.core.state import View
 from fedmerit.core.types import EMPTY, REMEMBERED, ClientId, Cohort, Own
 from fedmerit.core.updates import Updates
@@ -19,8 +19,8 @@ from fedmerit.core.updates import Updates
 class Memory(Protocol):
     """Earlier answers that count in a round.
 
-    >>> Forget().gives
-    frozenset({'accounted'})
+    >>> sorted(Forget().gives)
+    ['accounted', 'facts only']
     """
 
     def recall(self, cohort: Cohort, dropped: Mapping[ClientId, str], view: View) -> tuple[Cohort, Own]:
@@ -35,7 +35,7 @@ class Memory(Protocol):
 class Forget:
     """Use only the answers of the round."""
 
-    gives: ClassVar[Words] = ACCOUNTED
+    gives: ClassVar[Words] = PURE
 
     def recall(self, cohort: Cohort, dropped: Mapping[ClientId, str], view: View) -> tuple[Cohort, Own]:
         """Return the cohort as it is."""

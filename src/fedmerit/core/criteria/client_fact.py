@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedmerit.core.facts import CLIENT_FACT
-from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Words
+from fedmerit.core.parts import FACTS_ONLY, PURE, Words
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import ConfigError
@@ -76,8 +76,8 @@ class ClientFact:
 
     @property
     def gives(self) -> Words:
-        """All forms but `less`, which compares with the least of the round."""
-        return NO_WORDS if self.less else ACCOUNTED
+        """All read only facts; `less` compares with the lowest of the round, which has no account."""
+        return FACTS_ONLY if self.less else PURE
 
     @property
     def degree(self) -> bool:

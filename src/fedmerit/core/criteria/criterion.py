@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Words
+from fedmerit.core.parts import NO_WORDS, PURE, Words
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 
@@ -90,7 +90,8 @@ def criterion(
     about   one line for lists and reports
     facts   the facts that it reads, by name; none: the server knows enough
     degree  whether its values lie in 0..1 by themselves
-    gives   ACCOUNTED where a client's value depends on no other client, as [privacy] needs it
+    gives   ACCOUNTED if a client's value depends on no other client, as [privacy] needs it; FACTS_ONLY if it reads no
+            update, as `run.facts = "first"` needs it; PURE for both
 
     >>> @criterion("Square", Family.DATA, "samples squared", facts=["samples"])
     ... def square(cohort, history):
@@ -103,6 +104,4 @@ def criterion(
 
 def reported(name: str, family: Family, fact: str, about: str, *, degree: bool = False) -> FunctionCriterion:
     """A criterion that is a fact, as the client reported it; it depends on no other client."""
-    return FunctionCriterion(
-        name, family, about, lambda cohort, history: cohort.facts[fact], (fact,), degree, ACCOUNTED
-    )
+    return FunctionCriterion(name, family, about, lambda cohort, history: cohort.facts[fact], (fact,), degree, PURE)

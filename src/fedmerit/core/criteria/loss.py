@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import CLIP, LARGEST, LOSS
-from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.parts import ACCOUNTED, FACTS_ONLY, Doc, Words, part
 from fedmerit.core.stages.clip import clip_fact
 from fedmerit.core.stages.stages import Measured, Phase
 from fedmerit.core.state import History, View
@@ -116,6 +116,7 @@ class Agnostic:
     degree: ClassVar[bool] = True
     about: ClassVar[str] = "agnostic weight: rises round by round for the clients with the highest loss (AFL)"
     phase: ClassVar[Phase] = "measure"
+    gives: ClassVar[Words] = FACTS_ONLY
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The client's entry of lambda before this round."""

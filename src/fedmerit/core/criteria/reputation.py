@@ -8,7 +8,7 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.criteria.criterion import Criterion
-from fedmerit.core.parts import Doc, part
+from fedmerit.core.parts import FACTS_ONLY, Doc, Words, declared, part
 from fedmerit.core.stages.stages import Measured, Phase
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, Cohort, Family, Vector
@@ -55,6 +55,11 @@ class Reputation:
     def required_facts(self) -> tuple[str, ...]:
         """Those of the criterion."""
         return self.of.required_facts
+
+    @property
+    def gives(self) -> Words:
+        """It reads no update if the criterion does not."""
+        return FACTS_ONLY & frozenset(declared(self.of, "gives"))
 
     @property
     def degree(self) -> bool:

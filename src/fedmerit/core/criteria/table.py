@@ -38,7 +38,7 @@ from fedmerit.core.facts import (
     VALIDATED,
 )
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.parts import ACCOUNTED, Words
+from fedmerit.core.parts import FACTS_ONLY, PURE, Words
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.core.weights.weigh import EQUAL as EQUAL_NAME
@@ -92,7 +92,7 @@ IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not 
 Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
 
 
-@criterion(EQUAL_NAME, Family.TRUST, "equal weights: 1 for every client", degree=True, gives=ACCOUNTED)
+@criterion(EQUAL_NAME, Family.TRUST, "equal weights: 1 for every client", degree=True, gives=PURE)
 def EQUAL(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """1 for every client: the published robust aggregators count clients, not weight."""
     return np.ones(len(cohort.ids))
@@ -103,7 +103,7 @@ def EQUAL(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     Family.TRUST,
     "participation: rounds taken part in / rounds so far; counted by the server",
     degree=True,
-    gives=ACCOUNTED,
+    gives=PURE,
 )
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
@@ -112,7 +112,12 @@ def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
 
 
 @criterion(
-    "DataRatio", Family.DATA, "data share: the client's part of the group's training rows", facts=[SAMPLES], degree=True
+    "DataRatio",
+    Family.DATA,
+    "data share: the client's part of the group's training rows",
+    facts=[SAMPLES],
+    degree=True,
+    gives=FACTS_ONLY,
 )
 def DATA_RATIO(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """delta_i = |D_i| / sum of |D_j| over the group [M2F, eq. 11]."""
@@ -132,7 +137,7 @@ class Attribute:
 
     family: ClassVar[Family] = Family.TARGET
     degree: ClassVar[bool] = True
-    gives: ClassVar[Words] = ACCOUNTED
+    gives: ClassVar[Words] = PURE
 
     @property
     def name(self) -> str:

@@ -13,13 +13,14 @@ from annotated_types import Interval
 
 from fedmerit.core.host import Host
 from fedmerit.core.objectives import Objective
-from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.parts import ACCOUNTED, PURE, Doc, Words, part
 from fedmerit.core.search.search import NO_SEARCH, Candidate, SearchReport, remember_choice
 from fedmerit.core.seeds import Draws
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import SERVER, Audit, RoundResult, Tested, View
 from fedmerit.core.types import (
     EMPTY,
+    NOT_SUMMED,
     ClientId,
     Cohort,
     Evaluation,
@@ -29,6 +30,7 @@ from fedmerit.core.types import (
     Own,
     Rows,
     SentRewards,
+    Summed,
     Training,
     one_group,
 )
@@ -53,13 +55,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Input of the server chain: the round's cohort, groups and candidates."""
+    """Input of the server chain: the round's cohort, groups and candidates, and the sum if facts came first."""
 
     recipe: Recipe
     cohort: Cohort
     groups: Groups
     candidates: Sequence[Candidate]
     view: View
+    summed: Summed = NOT_SUMMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
     if not server.applies(job.cohort):
         return Moved(view.model)
     own = view.own_of("server")
-    batch = Batch.of(job.cohort, job.candidates, view, own)
+    batch = Batch.of(job.cohort, job.candidates, view, own, job.summed if len(job.summed.total) else None)
     choice = search.choose(batch, job)
     chosen = job.candidates[choice.place]
     stepped = server.step(batch, chosen, choice.aggregate, job.cohort, view.model, own)
@@ -152,7 +155,7 @@ class OneModel:
     Training(personal=None, pull=None, sends_local=False)
     """
 
-    gives: ClassVar[Words] = ACCOUNTED | {"shared model", "server model", "shared test"}
+    gives: ClassVar[Words] = PURE | {"shared model", "server model", "shared test"}
     start, assign, group, move, send_rewards = keep_first_model, assign_one, all_together, move_shared, no_rewards
 
     def training_mode(self, index: int) -> Training:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from fedmerit.core.facts import SAMPLES, USUAL
-from fedmerit.core.parts import ACCOUNTED, Words, part
+from fedmerit.core.parts import PURE, Words, part
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import History, View
@@ -171,7 +171,7 @@ class Fixed:
 
     asks: ClassVar[None] = None
     tolerance: ClassVar[float] = 0.0
-    gives: ClassVar[Words] = ACCOUNTED | {"fixed weighting"}
+    gives: ClassVar[Words] = PURE | {"fixed weighting"}
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
         """Return only this one."""

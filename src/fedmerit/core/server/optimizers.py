@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from fedmerit.core.parts import ACCOUNTED, Doc, part
+from fedmerit.core.parts import PURE, Doc, part
 from fedmerit.core.server.server import OPTIMIZER_WHY, SERVER_MODEL, Aggregate, mix
 from fedmerit.core.types import EMPTY, Model, Own
 
@@ -33,7 +33,7 @@ class Momentum:
 
     momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last step that is kept")] = 0.9
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
-    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
+    gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `momentum` for the next round."""
@@ -57,7 +57,7 @@ class HeavyBall:
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
     momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last step that is kept")] = 0.0
-    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
+    gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `move` for the next round."""
@@ -98,7 +98,7 @@ class Adam:
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     correct: Annotated[bool, Doc("start v at 0 and correct the bias, as Flower does")] = False
-    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
+    gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
@@ -128,7 +128,7 @@ class Yogi:
     beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("how fast the mean square changes")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
-    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
+    gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import scipy
@@ -20,13 +20,16 @@ from annotated_types import Interval
 
 from fedmerit.core.collect.collect import Selection
 from fedmerit.core.host import Release
-from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.parts import ACCOUNTED, PURE, Doc, Words, part
 from fedmerit.core.seeds import generator
 from fedmerit.core.server.server import Batch, Kept
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.types import EMPTY, Matrix, Model, Note, Rows, Vector
 from fedmerit.core.weights.scores import Score
 from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.core.search.search import Candidate
 
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
 
@@ -60,7 +63,7 @@ class PrivateSum:
 
     runs_empty: ClassVar[bool] = True
     needs: ClassVar[Words] = frozenset({"answers in their round"})
-    gives: ClassVar[Words] = ACCOUNTED
+    gives: ClassVar[Words] = PURE
     demands: ClassVar[Words] = ACCOUNTED
     why: ClassVar[Mapping[str, str]] = {
         "accounted": "[privacy] accounts for one noisy sum; use DS, LD, LC, CB, IS, MW, Participation, "
@@ -75,14 +78,26 @@ class PrivateSum:
         view.host.book(Release(view.index, self.noise, self.fraction))
         clients, length = len(view.host.names), view.host.trainable or len(view.model)
         total = self.noise * self.clip * self._normals(length, batch.seed, view.index)
-        earned = batch.candidates[0].weights if batch.candidates else None
-        if earned is not None and len(batch.updates):
-            weighting = batch.candidates[0].weighting
-            shares = shares_of_the_sum(weighting.score, earned.scores, len(weighting.priority))
-            total += batch.updates.combine(shares * clip_factors(batch.updates.norms, self.clip))[:length]
+        if batch.summed is not None:
+            total += batch.summed.total[:length]
+        elif len(batch.updates):
+            factors = self.factors(batch.candidates[0]) * clip_factors(batch.updates.norms, self.clip)
+            total += batch.updates.combine(factors)[:length]
         noisy = np.zeros(len(view.model), np.float32)
         noisy[:length] = total * self.factor(clients)
         return noisy if weights.ndim == 1 else np.broadcast_to(noisy, (len(weights), len(noisy)))
+
+    @property
+    def max_norm(self) -> float:
+        """The clip."""
+        return self.clip
+
+    def factors(self, candidate: Candidate) -> Vector:
+        """Return each client's score as a share of the largest possible one."""
+        if candidate.weights is None:
+            return np.zeros(0)
+        weighting = candidate.weighting
+        return shares_of_the_sum(weighting.score, candidate.weights.scores, len(weighting.priority))
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:
         """Return a note on the number of clipped updates."""

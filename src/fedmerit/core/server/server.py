@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import CLIP
-from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.parts import PURE, Doc, Words, part
 from fedmerit.core.server.controls import Control
 from fedmerit.core.state import View
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Matrix, Model, Note, Own, Rows, Vector
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Matrix, Model, Note, Own, Rows, Summed, Vector
 from fedmerit.core.updates import Updates
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SGD:
     @property
     def gives(self) -> Words:
         """With lr = 1 it adds nothing to the aggregate."""
-        return ACCOUNTED | {"plain step"} if self.lr == 1 else ACCOUNTED
+        return PURE | {"plain step"} if self.lr == 1 else PURE
 
     @property
     def needs(self) -> Words:
@@ -119,6 +119,7 @@ class Batch:
     own         the aggregator's state before the round
     candidates  of the round's search, with their scores
     view        the round; None if an aggregator is called outside of one
+    summed      the sum of the updates, if clients reported facts first; then `updates` has no columns
     """
 
     updates: Updates
@@ -126,12 +127,15 @@ class Batch:
     own: Own = field(default_factory=dict)
     candidates: Sequence[Candidate] = ()
     view: View | None = None
+    summed: Summed | None = None
 
     @classmethod
-    def of(cls, cohort: Cohort, candidates: Sequence[Candidate], view: View, own: Own) -> Batch:
+    def of(
+        cls, cohort: Cohort, candidates: Sequence[Candidate], view: View, own: Own, summed: Summed | None = None
+    ) -> Batch:
         """Return the batch of a cohort, for a server chain with this state."""
         updates = cohort.updates.mix(cohort.facts[CLIP]) if CLIP in cohort.facts else cohort.updates
-        return cls(updates, view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view)
+        return cls(updates, view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view, summed)
 
 
 class Kept(NamedTuple):
@@ -168,11 +172,16 @@ class StatefulAggregator(Aggregator, Protocol):
 class Mean:
     """Weighted mean sum_k w_k update_k: FedAvg, and every recipe of the four papers."""
 
-    gives = frozenset({"weighted mean"}) | ACCOUNTED
+    gives = frozenset({"weighted mean"}) | PURE
+    max_norm: ClassVar[float | None] = None
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """Use one pass over the updates."""
-        return batch.updates.combine(weights)
+        """Use one pass over the updates, unless they were added up as they came."""
+        return batch.updates.combine(weights) if batch.summed is None else batch.summed.mean
+
+    def factors(self, candidate: Candidate) -> Vector:
+        """Return the weights."""
+        return np.zeros(0) if candidate.weights is None else candidate.weights.weights
 
 
 class Stepped(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import CLAIMED, LARGEST, SECONDS, USUAL, Fact, find_fact
-from fedmerit.core.parts import Doc, part
+from fedmerit.core.parts import FACTS_ONLY, Doc, Words, part
 from fedmerit.core.stages.stages import Measured, Phase
 from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vector
@@ -50,6 +50,7 @@ class Claims:
     phase: ClassVar[Phase] = "claims"
     name: ClassVar[str] = "claims"
     remembers: ClassVar[tuple[str, ...]] = (CLIENT_FACTS,)
+    gives: ClassVar[Words] = FACTS_ONLY
     why: ClassVar[Mapping[str, str]] = {
         "accounted": "claims are bounded by the round's median, which depends on other clients; scales bound them, "
         "remove the stage"
