@@ -21,6 +21,7 @@ from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
+from fedmerit.core.reasons import called
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.server.centring import Sums
 from fedmerit.core.types import (
@@ -125,7 +126,11 @@ class GridFleet:
                 return
             if time.monotonic() > ends:
                 why = "".join(f"; a node reported: {reason}" for reason in sorted(set(self.unidentified.values()))[:3])
-                raise RunFailed(f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s{why}")
+                absent = [called(name) for client, name in enumerate(self.server.names) if client not in self.nodes]
+                raise RunFailed(
+                    f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s (not "
+                    f"{', '.join(absent[:10])}){why}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _identify_new_nodes(self) -> None:
@@ -146,7 +151,9 @@ class GridFleet:
         keys = {int(info.node_id): bytes(info.public_key) for info in self.grid.get_nodes()} if needs_keys else {}
         for node, client in self.admission.admit({node: client for node, (client, _) in claims.items()}, keys):
             if self._is_connected(client):
-                self.admission.refuse(node, f"it claims to be client {client}, which is node {self.nodes[client]}")
+                self.admission.refuse(
+                    node, f"it claims to be {called(self.server.names[client])}, which is node {self.nodes[client]}"
+                )
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
         return unread
