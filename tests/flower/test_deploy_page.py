@@ -6,15 +6,18 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fedmerit import Run
-from fedmerit.flower.loopback import free_port
+from fedmerit.flower.kit import read_kit
+from fedmerit.flower.loopback import free_port, write_connection
 from fedmerit.flower.processes import end_family
 from fedmerit.flower.supernode import BIN
 
@@ -65,16 +68,39 @@ class Site:
         return (self.folder / f"{name}.log").read_text()
 
     def wait_for(self, name: str, text: str, seconds: float = 300) -> float:
+        return self.until(lambda: text in self.log(name), seconds)
+
+    def until(self, condition: Callable[[], bool], seconds: float = 300) -> float:
         begun = time.monotonic()
-        while text not in self.log(name):
-            assert time.monotonic() - begun < seconds, (text, self.log(name)[-3000:])
+        while not condition():
+            assert time.monotonic() - begun < seconds
             time.sleep(0.1)
         return time.monotonic() - begun
 
+    def processes(self, word: str) -> list[int]:
+        """Living processes of this deployment whose command line has this word, by their home for Flower."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                ours = f"FLWR_HOME={self.folder}".encode() in (process / "environ").read_bytes()
+                command = (process / "cmdline").read_text().replace("\0", " ")
+            except OSError:  # it ended meanwhile
+                continue
+            found += [int(process.name)] if alive and ours and word in command else []
+        return found
+
     def end(self) -> None:
         for process in self.started.values():
-            end_family(process.pid)
-            process.wait()
+            kill(process)
+        self.started.clear()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a machine: the process and all its descendants."""
+    if process.poll() is None:
+        end_family(process.pid)
+    process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +119,12 @@ def plain(text: str, site: Site) -> list[str]:
 
 
 def assert_shown(shown: str, output: str, site: Site) -> None:
-    """Each line of the page's output is in the real output, in this order."""
-    lines = iter(plain(output, site))
-    for line in plain(shown, site):
-        assert line == "..." or any(line == real for real in lines), (line, output)
+    """The output has the page's text, in which long lines are wrapped and `...` stands for any lines."""
+    real = " ".join(plain(output, site))
+    for part in " ".join(plain(shown, site)).split("..."):
+        found = real.find(part.strip())
+        assert found >= 0, (part, output)
+        real = real[found + len(part.strip()) :]
 
 
 def test_the_page_is_what_happens(site: Site):
@@ -124,3 +152,113 @@ def test_the_page_is_what_happens(site: Site):
     assert [one.id for one in run.explain(3)] == [0, 1, 2]
     answers = [json.loads(line) for line in (site.folder / "kits/hospital-4/answers.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in answers if line["answer"] == "refused"} == {"train"}
+
+
+SUPERLINK = "-m fedmerit.flower.superlink --kit .."
+RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=10 --out runs/second"
+
+
+def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
+    noticed: dict[str, float] = {}
+    site.start("second", RUN)
+    site.wait_for("second", "fedmerit: round 1,")
+
+    kill(site.started.pop("hospital3"))
+    noticed["node"] = site.wait_for("second", "Hospital 3 left out")
+    site.start("hospital3", "sh hospital-3/start.sh")
+
+    site.started["second"].send_signal(signal.SIGINT)
+    assert site.started["second"].wait(60) == 130
+    assert "`fedmerit flower follow second` shows it" in site.log("second").replace("\n", " ")
+    site.start("follow", "fedmerit flower follow second --kit kits/server")
+    site.wait_for("follow", "fedmerit: round 1,")
+
+    for time_of in (1, 2):
+        (superlink,) = site.processes("fedmerit.flower.superlink")
+        os.kill(superlink, signal.SIGKILL)
+        lost = "lost the connection to the SuperLink"
+        noticed[f"SuperLink {time_of}"] = site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
+        rounds = site.log("follow").count("fedmerit: round")
+        site.start(f"superlink{time_of}", f"sh -c 'cd kits/server/state && exec {sys.executable} {SUPERLINK}'")
+        site.until(lambda: site.log("follow").count("fedmerit: round") > rounds)  # noqa: B023
+
+    (serverapp,) = site.processes("flwr-serverapp")
+    os.kill(serverapp, signal.SIGKILL)
+    begun = time.monotonic()
+    assert site.started["follow"].wait(60) == 1
+    noticed["ServerApp"] = time.monotonic() - begun
+    assert "the process of the ServerApp ended (signal 9)" in site.log("follow")
+
+    site.start("resumed", RUN)
+    site.wait_for("resumed", "the run is in")
+    assert site.started["resumed"].wait(60) == 0
+    rounds = [row["round"] for row in Run.load(site.folder / "runs/second").ledger.rounds()]
+    assert rounds == list(range(1, 11))
+    (site.folder / "noticed").write_text(json.dumps(noticed))
+    assert noticed["ServerApp"] < 30
+
+
+def test_a_run_is_stopped_by_its_name(site: Site):
+    site.start("third", RUN.replace("second", "third"))
+    site.wait_for("third", "fedmerit: round 1,")
+    assert "stopped run third" in site.call("fedmerit flower stop third --kit kits/server")
+    assert site.started["third"].wait(60) == 1
+    assert "finished:stopped" in site.log("third")
+    assert "has ended" in site.call("fedmerit flower stop third --kit kits/server")
+    assert "has no run fourth" in site.call("fedmerit flower stop fourth --kit kits/server")
+
+
+HOSTILE = """
+import time
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client, server = ClientApp(), ServerApp()
+
+@client.query()
+def leak(message, context):
+    Path("SERVED").touch()
+    return Message(RecordDict(), reply_to=message)
+
+@server.main()
+def main(grid, context):
+    node, content = sorted(grid.get_node_ids())[0], RecordDict({"c": ConfigRecord({"x": 1})})
+    waiting, reasons = set(), {}
+    messages = [Message(content, dst_node_id=node, message_type="query") for _ in range(1000)]
+    waiting |= set(grid.push_messages(messages))
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            waiting.discard(reply.metadata.reply_to_message_id)
+            reason = reply.error.reason if reply.has_error() else "SERVED"
+            reasons[reason] = reasons.get(reason, 0) + 1
+        time.sleep(1)
+    print("answers:", reasons, flush=True)
+"""
+
+
+def test_none_of_1000_requests_of_an_app_with_code_is_served(site: Site):
+    app = site.folder / "app"
+    app.mkdir()
+    (app / "leak.py").write_text(HOSTILE.replace("SERVED", str(site.folder / "served"), 1))
+    components = '[tool.flwr.app]\npublisher = "x"\n[tool.flwr.app.components]\n'
+    project = '[project]\nname = "leak"\nversion = "1.0.0"\nlicense = "Apache-2.0"\ndescription = "x"\n'
+    (app / "pyproject.toml").write_text(f'{project}{components}serverapp = "leak:server"\nclientapp = "leak:client"\n')
+    kit = read_kit(site.folder / "kits/server")
+    write_connection(site.folder / "flwr-hostile", kit.address, kit.certificates.authority, kit.operator_key)
+    before = len((site.folder / "kits/hospital-1/answers.jsonl").read_text().splitlines())
+    begun = time.monotonic()
+    site.start("hostile", f"flwr run {app} here --stream")
+    site.wait_for("hostile", "answers:", 1500)
+    (site.folder / "hostile-seconds").write_text(f"{time.monotonic() - begun:.0f}")
+    assert '{"refused by the site\'s policy: the app brings code: leak.py": 1000}' in site.log("hostile")
+    assert not (site.folder / "served").exists()
+    logs = [(site.folder / f"kits/hospital-{n}/answers.jsonl").read_text().count("brings code") for n in range(1, 5)]
+    assert sum(logs) == 1000, (logs, before)
+
+
+def test_nothing_stays_behind(site: Site):
+    site.end()
+    time.sleep(3)
+    assert site.processes("") == []

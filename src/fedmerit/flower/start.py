@@ -341,7 +341,7 @@ def _show(lines: Iterable[str], say: Say) -> None:
     """Pass log lines to `say`, without colours."""
     for line in lines:
         text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
-        if text and text != "INFO :":
+        if text and text != "INFO :" and not text.startswith("Using SuperLink: "):
             say(text)
 
 
