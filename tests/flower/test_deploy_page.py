@@ -154,7 +154,7 @@ def test_the_page_is_what_happens(site: Site):
     assert {line["kind"] for line in answers if line["answer"] == "refused"} == {"train"}
 
 
-SUPERLINK = "-m fedmerit.flower.superlink --kit .."
+SUPERLINK = f"{sys.executable} -m fedmerit.flower.superlink --kit .."
 RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=10 --out runs/second"
 
 
@@ -179,8 +179,10 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
         lost = "lost the connection to the SuperLink"
         noticed[f"SuperLink {time_of}"] = site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
         rounds = site.log("follow").count("fedmerit: round")
-        site.start(f"superlink{time_of}", f"sh -c 'cd kits/server/state && exec {sys.executable} {SUPERLINK}'")
+        site.start(f"superlink{time_of}", f"env FEDMERIT_LOG=json sh -c 'cd kits/server/state && exec {SUPERLINK}'")
         site.until(lambda: site.log("follow").count("fedmerit: round") > rounds)  # noqa: B023
+        events = [json.loads(line) for line in site.log(f"superlink{time_of}").splitlines()]
+        assert {"flwr", "uvicorn.error"} <= {event["logger"] for event in events}
 
     (serverapp,) = site.processes("flwr-serverapp")
     os.kill(serverapp, signal.SIGKILL)

@@ -34,8 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from flwr.app import Message
+from uvicorn.config import LOGGING_CONFIG
 
-from fedmerit.engine.logs import start_logs
+from fedmerit.engine.logs import as_json, start_logs
 from fedmerit.errors import UserError
 from fedmerit.flower import processes
 from fedmerit.flower.kit import Kit, expand_kit, take_option
@@ -96,7 +97,8 @@ def become_supernode(words: Sequence[str]) -> None:
     os.environ["PATH"] = os.pathsep.join(folders)
     if folder is not None:
         subprocess.Popen([sys.executable, *server_words(folder, os.getpid())], stdin=subprocess.DEVNULL)
-    start_logs()
+    if start_logs():
+        LOGGING_CONFIG.update(as_json(LOGGING_CONFIG))
     sys.argv = ["flower-supernode", *words]
     importlib.import_module("flwr.supernode.cli").flower_supernode()
 
