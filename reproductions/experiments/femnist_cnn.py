@@ -1,10 +1,10 @@
-"""DAFL's CNN on FEMNIST, 300 writers: what saves rounds, centred inputs, the step or the weights?
+"""DAFL's CNN on FEMNIST, 300 writers: what saves rounds, negatives, the step or the weights?
 
 FEDMERIT_DATA=... python -m reproductions.experiments.femnist_cnn run  # resumes; a round takes half a minute
 python -m reproductions.experiments.femnist_cnn tell                   # prints the tables
 
-A run ends when half of the devices are above 75 %, or at its row's horizon. `tune` runs the learning rates of centred
-rows for a few rounds with a seed that is not reported on.
+A run ends when half of the devices are above 75 %, or at its row's horizon. `tune` runs the learning rates of rows
+with negatives for a few rounds with a seed that is not reported on.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TRAIN = {"lr": 0.01, "epochs": 5, "batch": 10}
 FEDAVG, ADAPTIVE = {"name": "fedavg"}, {"name": "adaptive"}
 MOMENTUM = {"name": "fedavg", "server": {"optimizer": {"name": "momentum", "momentum": 0.7, "lr": 1.0}}}
 Row = tuple[dict[str, Any], bool, float, int]
-"""Recipe, whether inputs are centred, learning rate, horizon in rounds."""
+"""Recipe, whether images are inverted to a mean near 0, learning rate, horizon in rounds."""
 ROWS: Mapping[str, Row] = {
-    "FedAvg, centred": (FEDAVG, True, 0.3, 40),
-    "adaptive, centred": (ADAPTIVE, True, 0.3, 40),
+    "FedAvg, negatives": (FEDAVG, True, 0.3, 40),
+    "adaptive, negatives": (ADAPTIVE, True, 0.3, 40),
     "adaptive": (ADAPTIVE, False, 0.01, 45),
     "FedAvgM": (MOMENTUM, False, 0.01, 45),
     "FedAvg": (FEDAVG, False, 0.01, 60),
@@ -74,10 +74,10 @@ def folder_of(name: str, seed: int) -> Path:
 
 def play(row: Row, seed: int, folder: Path, stop: Callable[[Record], None] | None) -> None:
     """Begin or resume one run; nothing where it ended or reached its target."""
-    recipe, centred, rate, rounds = row
+    recipe, negatives, rate, rounds = row
     config = make_config(
         {
-            "task": TASK | ({"centre": "mean"} if centred else {}),
+            "task": TASK | ({"data": "reproductions.data:FEMNIST_NEGATIVES"} if negatives else {}),
             "train": TRAIN | {"lr": rate},
             "recipe": recipe,
             "run": {"rounds": rounds, "fraction": 0.1, "seed": seed, "workers": 2},
@@ -122,7 +122,7 @@ def page() -> Iterator[str]:
         cells, accuracies = zip(*map(told, folders), strict=True)
         yield f"| {name} | {rate:g} | {' | '.join(cells)} | {', '.join(accuracies)} |"
     yield from ("", "## Tuning", "")
-    yield f"Centred rows, seed {TUNING_SEED}, accuracy after {TUNING_ROUNDS} rounds."
+    yield f"Negatives, seed {TUNING_SEED}, accuracy after {TUNING_ROUNDS} rounds."
     yield from ("", f"| row | {' | '.join(f'lr {rate:g}' for rate in RATES)} |", f"| --- {'| ---: ' * len(RATES)}|")
     for name in ("FedAvg", "adaptive"):
         yield f"| {name} | {' | '.join(told(tuning_folder(name, rate))[1] for rate in RATES)} |"

@@ -30,8 +30,8 @@ TENTH = {"fraction": 0.1, "rounds": 40}
 ONCE, FIVE = {"epochs": 1, "batch": 10}, {"epochs": 5, "batch": 10}
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "femnist-lr-0.01": {"task": FEMNIST, "train": FIVE, "run": TENTH, "targets": (0.4, 0.5), "lr": [0.01]},
-    "femnist-centred": {
-        "task": FEMNIST | {"centre": "mean"},
+    "femnist-negatives": {
+        "task": FEMNIST | {"data": "reproductions.data:FEMNIST_NEGATIVES"},
         "train": FIVE,
         "run": TENTH,
         "targets": (0.6, 0.7),

@@ -21,7 +21,7 @@ def _recipe(training: str) -> Mapping[str, Any]:
         "criteria": ["Participation", "SimulatedComputation", "DataRatio"],
         "normalise": "max",
         "models": {
-            "grouping": {"linkage": "average", "over": "round", "cut": "gap"},
+            "grouping": {"over": "round", "cut": "gap"},
             "reward": {"share": "sum"},
             "training": training,
             "sigma": 0.05,

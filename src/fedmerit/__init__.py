@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         LC as LC,
         LD as LD,
         Attribute as Attribute,
-        Sharpness as Sharpness,
     )
     from fedmerit.core.criteria.validated import Validated as Validated
     from fedmerit.core.host import Fleet as Fleet
@@ -97,7 +96,7 @@ _ROOMS = {
     "core.collect.memory": ("LastAnswers",),
     "core.criteria.criterion": ("Criterion", "criterion"),
     "core.criteria.nearness": ("MW",),
-    "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "Attribute", "Sharpness"),
+    "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "Attribute"),
     "core.criteria.validated": ("Validated",),
     "core.host": ("Fleet",),
     "core.learner": ("Learner",),

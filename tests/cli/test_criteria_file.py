@@ -225,7 +225,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
     ("priority", "message"),
     [
         (["DS", "CBs"], r"no column 'CBs' \(did you mean 'CB'\?\); it has: DS, CB"),
-        (["Sharpness"], "no column 'Sharpness'; it has: DS, CB"),
+        (["Participation"], "no column 'Participation'; it has: DS, CB"),
         (["client"], "no column 'client'"),
         (["DS", "DS"], "repeated: DS"),
     ],

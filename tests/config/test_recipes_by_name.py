@@ -50,7 +50,7 @@ PYTHON = [
     ),
     ({"name": "qffl", "criteria": [{"name": "LossPower", "q": 2}]}, recipes.qffl(2)),
     ({"name": "agnostic", "criteria": [{"name": "Agnostic", "eta": 0.5}]}, recipes.agnostic(0.5)),
-    ({"name": "cosine_rewards", "models": {"reward": {"beta": 2}, "until": 8}}, recipes.cosine_rewards(2, until=8)),
+    ({"name": "cosine_rewards", "models": {"until": 8}}, recipes.cosine_rewards(until=8)),
     (
         {"name": "cosine_rewards", "criteria": [{"name": "reputation:contribution:cosine", "half_life": 3}]},
         replace(recipes.cosine_rewards(), criteria=(Reputation(Contribution("cosine"), half_life=3),)),
@@ -61,8 +61,8 @@ PYTHON = [
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
     (
-        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3}, "until": 4}},
-        recipes.m2f(reward=TopShare("tanh", beta=3), until=4),
+        {"name": "m2f", "models": {"reward": {"share": "tanh"}, "until": 4}},
+        recipes.m2f(reward=TopShare("tanh"), until=4),
     ),
     (
         {"stages": ["claims", {"name": "clip", "times": 2}, "contribution:cosine"]},
@@ -162,7 +162,6 @@ def test_all_mistakes_are_told_at_once():
         ({"server": "momentum"}, "recipe.server: must be a table such as"),
         ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),
         ({"name": "m2f", "server": {"aggregator": "median"}}, "personal needs the weighted mean"),
-        ({"name": "m2f", "models": {"reward": {"beta": 2}}}, "beta.*tanh"),
         ({"models": 3}, r"recipe.models: must be a name, or a table with a name \(got 3\)"),
         ({"search": {"name": "steps", "steps": [[1]]}}, "recipe.search.steps.0: must be a list of 2 values"),
         ({"search": {"name": "steps", "steps": [[0, 0.9]]}}, "recipe.search"),

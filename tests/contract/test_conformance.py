@@ -82,7 +82,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "two steps": lambda: adaptive(LD, DS, search=StepSearch(((2.0, 0.5), (1.0, 0.0)))),
     "m2f, keep": lambda: m2f(*BY_M2F, initial=0.3),
     "m2f, reset": lambda: m2f(*BY_M2F, training="reset", initial=0.0),
-    "cosine_rewards, finished alone": lambda: cosine_rewards(beta=2.0, until=3),
+    "cosine_rewards, finished alone": lambda: cosine_rewards(until=3),
     "standalone": standalone,
     "finetuned": lambda: finetuned(until=2),
     "ifca": lambda: replace(ifca(3, warmup_rounds=1), server=Server(optimizer=Momentum(0.5))),

@@ -52,7 +52,6 @@ from fedmerit.core.weights.scores import (
     Choquet,
     Lexicographic,
     Prioritized,
-    PrioritizedAnd,
     Product,
     Ranked,
     Score,
@@ -83,7 +82,6 @@ ALL: dict[str, Callable[[], Recipe]] = {
 
 
 SCORES: dict[str, Score] = {
-    "and": PrioritizedAnd(),
     "lexicographic": Lexicographic(),
     "weighted mean": WeightedMean(),
     "owa": OWA((0.5, 0.3, 0.2)),

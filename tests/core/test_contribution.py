@@ -134,8 +134,6 @@ def test_the_page_has_the_same_account_beside_the_weights(measured: Path) -> Non
 def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(UnknownName, match="shapley"):
         find_contribution("contribution:shaply")
-    with pytest.raises(ConfigError, match="in pairs"):
-        Contribution(orders=7)
     with pytest.raises(ConfigError, match="with personal models use `cosine`"):
         replace(m2f(), stages=(Contribution(),))
     task = load_task("digits", clients=4, partition="iid")
@@ -158,13 +156,13 @@ def test_up_to_twelve_clients_are_exact() -> None:
     def value(method: Method, number: int) -> tuple[np.ndarray, tuple[Note, ...]]:
         rows = Updates(np.ones((number, 2), np.float32))
         cohort = Cohort(1, tuple(range(number)), rows, {"samples": np.ones(number)})
-        return Contribution(method, orders=4).values(cohort, Additive(), 1)
+        return Contribution(method).values(cohort, Additive(), 1)
 
     for method, number in (("shapley", 12), ("banzhaf", 12), ("shapley", 13)):
         values, notes = value(method, number)
         assert values == pytest.approx(np.ones(number))
         assert [note.kind for note in notes] == ["sampled"] * (number > 12)
-    assert notes[0].text.startswith("contribution:shapley by 4 drawn orders of 13 clients")
+    assert notes[0].text.startswith("contribution:shapley by 64 drawn orders of 13 clients")
     with pytest.raises(ConfigError, match="of 12 clients at most; a round has 13"):
         value("banzhaf", 13)
 

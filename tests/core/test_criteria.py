@@ -19,7 +19,6 @@ from fedmerit import (
     Attribute,
     Criterion,
     InTime,
-    Sharpness,
     Uniform,
     UserError,
     Validated,
@@ -40,7 +39,7 @@ from fedmerit.core.types import Cohort, Family
 from fedmerit.core.updates import Updates
 
 HOST = replace(Host.of(CannedFleet(np.zeros((0, 1)), [])), names=tuple("abcde"), train=lambda model, seed: model + 1)
-ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
+ALL = (DS, LD, LC, MW, CB, IS, Attribute("region"))
 
 
 def a_round(updates: list[list[float]], **facts: list[float]) -> Cohort:
@@ -79,7 +78,7 @@ def test_nearness_by_layers_is_that_of_the_authors_code():
 def test_families_are_those_of_the_papers():
     families = {criterion.name: criterion.family for criterion in ALL}
     assert (families["MW"], families["attribute:region"]) == (Family.MODEL, Family.TARGET)
-    assert {families[name] for name in ("DS", "LD", "LC", "CB", "IS", "Sharpness")} == {Family.DATA}
+    assert {families[name] for name in ("DS", "LD", "LC", "CB", "IS")} == {Family.DATA}
 
 
 def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
@@ -134,7 +133,7 @@ def cohort_of(**facts: list[float]) -> Cohort:
 
 
 def test_which_criteria_are_degrees():
-    counts = {"DS", "LD", "Sharpness", "LossPower"}
+    counts = {"DS", "LD", "LossPower"}
     work = {"Computation", "ReportedComputation", "SimulatedComputation"}
     assert {name for name, one in CRITERIA.items() if not one.degree} == counts | work
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmerit import Samples, UserError
-from fedmerit.core.facts import FACTS, Fact, find_fact, laplacian_sharpness, measure
+from fedmerit.core.facts import FACTS, Fact, find_fact, measure
 
 
 def labelled(*labels: int, classes: int = 3, **attributes: list[float]) -> Samples:
@@ -55,15 +55,6 @@ def pictures(kind: type, number: int = 3) -> np.ndarray:
     return grey.astype(np.uint8) if kind is np.uint8 else (grey / 255).astype(kind)
 
 
-def sharpness(images: np.ndarray) -> float:
-    return measure(Samples(images, np.zeros(len(images), dtype=np.int64), 2), ["sharpness"])["sharpness"]
-
-
-def test_sharpness_needs_images():
-    with pytest.raises(UserError, match="sharpness needs images"):
-        measure(labelled(0, 1), ["sharpness"])
-
-
 @pytest.mark.parametrize("fact", [fact for fact in FACTS.values() if fact.measure], ids=lambda fact: fact.name)
 def test_every_measured_fact_lies_in_its_own_range(fact: Fact):
     """A fact whose range does not hold for honest rows would leave honest clients out."""
@@ -93,17 +84,6 @@ def test_the_ends_of_a_range_are_believed_and_what_lies_beyond_is_not(name: str)
         assert f"fact {name} " in (fact.wrong(claim) or "")
     assert fact.wrong(2, most=1.5) is not None
     assert fact.wrong(1, most=1.0) is None
-
-
-def test_sharpness_by_hand():
-    """One bright pixel in the middle of 3 x 3: the Laplacian is 1 at four sides, -4 in the middle and 0 in corners."""
-    picture = np.zeros((1, 3, 3, 1))
-    picture[0, 1, 1] = 1.0
-    edges = np.array([0, 1, 0, 1, -4, 1, 0, 1, 0])
-    assert laplacian_sharpness(picture) == pytest.approx(edges.var())
-    assert laplacian_sharpness((255 * picture).astype(np.uint8)) == pytest.approx(edges.var())
-    assert laplacian_sharpness(np.concatenate([picture, 0 * picture])) == pytest.approx(edges.var() / 2)
-    assert laplacian_sharpness(picture[:0]) == 0
 
 
 def test_before_training_there_is_no_loss_and_no_time():

@@ -18,7 +18,6 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
 NOBODY = PairDistances()
-LINKAGES = ("average", "complete", "single")
 many = settings(max_examples=60, deadline=None)
 
 
@@ -40,12 +39,13 @@ def planted(groups: int, each: int, noise: float = 0.2, seed: int = 0, d: int = 
     return Updates((rows * lengths).astype(np.float32)), truth
 
 
-def by_hand(distances: np.ndarray, linkage: str, beta: float) -> list[int]:
+def by_hand(distances: np.ndarray, beta: float) -> list[int]:
     """Algorithm 2 word by word: while the closest two groups are nearer than beta, merge them."""
-    how = {"average": np.mean, "complete": np.max, "single": np.min}[linkage]
     groups = [[i] for i in range(len(distances))]
     while len(groups) > 1:
-        gaps = {(a, b): how(distances[np.ix_(groups[a], groups[b])]) for a, b in combinations(range(len(groups)), 2)}
+        gaps = {
+            (a, b): np.mean(distances[np.ix_(groups[a], groups[b])]) for a, b in combinations(range(len(groups)), 2)
+        }
         (a, b), nearest = min(gaps.items(), key=lambda item: item[1])
         if nearest >= beta:
             break
@@ -58,11 +58,10 @@ def same_partition(one: object, other: object) -> bool:
     return bool(((a[:, None] == a) == (b[:, None] == b)).all())
 
 
-@pytest.mark.parametrize("linkage", LINKAGES)
 @pytest.mark.parametrize("groups", [2, 3, 4])
-def test_planted_groups_are_recovered_by_the_gap(linkage: str, groups: int):
+def test_planted_groups_are_recovered_by_the_gap(groups: int):
     rows, truth = planted(groups, each=6)
-    found = grouped(ByCosine(linkage), rows)
+    found = grouped(ByCosine(), rows)
     assert found.labels.tolist() == truth
     assert found.cut is not None
     assert 0.1 < found.cut < 1
@@ -77,28 +76,26 @@ def test_like_clients_stay_one_group():
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(2, 9),
-    linkage=st.sampled_from(LINKAGES),
     beta=st.floats(0.05, 1.9),
 )
-def test_a_constant_cut_is_the_papers_loop(seed: int, n: int, linkage: str, beta: float):
+def test_a_constant_cut_is_the_papers_loop(seed: int, n: int, beta: float):
     rows = Updates(np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32))
-    found = grouped(ByCosine(linkage, "constant", beta), rows)
+    found = grouped(ByCosine("constant", beta), rows)
     assert found.distances is not None
-    assert same_partition(found.labels, by_hand(found.distances, linkage, beta))
+    assert same_partition(found.labels, by_hand(found.distances, beta))
 
 
 @many
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 12),
-    linkage=st.sampled_from(LINKAGES),
     cut=st.sampled_from(["gap", "silhouette", "constant"]),
 )
-def test_laws_of_any_grouping(seed: int, n: int, linkage: str, cut: str):
+def test_laws_of_any_grouping(seed: int, n: int, cut: str):
     random = np.random.default_rng(seed)
     rows = random.normal(size=(n, 5)).astype(np.float32)
     rows[random.random(n) < 0.2] = 0
-    found = grouped(ByCosine(linkage, cut), Updates(rows))
+    found = grouped(ByCosine(cut), Updates(rows))
     members = found.members
     assert sorted(np.concatenate(members).tolist()) == list(range(n)), "everybody is in one group"
     assert [places[0] for places in members] == sorted(places[0] for places in members), "numbered by first client"
@@ -112,7 +109,7 @@ def test_laws_of_any_grouping(seed: int, n: int, linkage: str, cut: str):
     assert spread.shape == (len(members), n)
     assert spread.sum(axis=0) == pytest.approx(weights)
     order = random.permutation(n)
-    assert same_partition(grouped(ByCosine(linkage, cut), Updates(rows[order])).labels, found.labels[order])
+    assert same_partition(grouped(ByCosine(cut), Updates(rows[order])).labels, found.labels[order])
 
 
 @many

@@ -97,12 +97,12 @@ def test_recipes_that_cannot_remember():
 
 def test_runs_that_cannot_remember():
     task = load_task("digits", clients=4)
-    with pytest.raises(ConfigError, match="everyone_first = false"):
+    with pytest.raises(ConfigError, match="the selection says who takes part"):
         federate(task, last_answers(), rounds=1, selection=Poisson(0.5))
     with pytest.raises(ConfigError, match='memory = "forget"'):
         federate(task, replace(last_answers(), models=LocalModel(0.1)), rounds=1)
 
 
 def test_a_configuration_names_a_memory():
-    recipe = make_recipe(RecipeConfig.model_validate({"memory": {"name": "last-answers", "everyone_first": False}}))
-    assert recipe == replace(fedavg(), memory=LastAnswers(everyone_first=False))
+    recipe = make_recipe(RecipeConfig.model_validate({"memory": {"name": "last-answers", "rounds": 3}}))
+    assert recipe == replace(fedavg(), memory=LastAnswers(rounds=3))

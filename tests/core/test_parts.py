@@ -87,8 +87,6 @@ REQUIRED: dict[str, Any] = {
 }
 """A value for each setting without a default; `of` differs by part."""
 OF = {"reputation": DS}
-COMPANIONS = {("top-share", "beta"): {"share": "tanh"}}
-"""Settings that only some values of another setting go with."""
 KINDS = [kind for table in PARTS.values() for kind in table.values()]
 SETTINGS = [(kind, setting) for kind in KINDS for setting in settings(kind).values()]
 
@@ -97,8 +95,7 @@ def made(kind: type[Any], **given: Any) -> Any:
     """A part with these settings, and the others as they are by default."""
     needed = {one.name: REQUIRED[one.name] for one in settings(kind).values() if one.required}
     needed |= {"of": OF[name_of(kind)]} if name_of(kind) in OF else {}
-    companions = [COMPANIONS.get((name_of(kind), name), {}) for name in given]
-    return kind(**{**needed, **{name: value for some in companions for name, value in some.items()}, **given})
+    return kind(**{**needed, **given})
 
 
 def numeric(setting: Setting) -> type | None:
@@ -300,7 +297,7 @@ MADE = {name: make() for name, (make, _) in RECIPES.items()} | {
     "scale": prioritized(DS, CB, normalise=scale({"DS": 500})),
     "groups": m2f(COMPUTATION, SIMULATED_COMPUTATION, grouping=ByCosine(cut="silhouette"), reward=TopShare("max")),
     "gate": replace(fedval("accuracy", "parity:sex", gamma=(2, 1), rank="top", rho="1/K"), criteria=(GATED,)),
-    "until": cosine_rewards(2.0, until=3),
+    "until": cosine_rewards(until=3),
     "clusters": ifca(3, warmup_rounds=0),
     "private": private(prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=0.5)),
 }

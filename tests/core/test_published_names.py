@@ -102,8 +102,8 @@ def test_adaptive_optimizers_are_algorithm_2(name: str):
     """Reddi et al. 2021, Algorithm 2: v starts at tau squared; no bias correction."""
     beta1, beta2, tau, lr = 0.9, 0.99, 1e-2, 0.1
     made: dict[str, ServerOptimizer] = {
-        "adam": Adam(lr, beta1, beta2, tau),
-        "yogi": Yogi(lr, beta1, beta2, tau),
+        "adam": Adam(lr, beta2, tau),
+        "yogi": Yogi(lr, beta2, tau),
     }
     random = np.random.default_rng(1)
     model, own, x, m, v = np.zeros(4, np.float32), EMPTY, np.zeros(4), np.zeros(4), np.full(4, tau**2)

@@ -153,10 +153,7 @@ def test_good_parts_pass():
     assert wrong_reward(part([1, 2], [0, 4]), 5) == ""
 
 
-rewards = st.one_of(
-    st.builds(TopShare, st.sampled_from(["sum", "max"])),
-    st.builds(TopShare, st.just("tanh"), beta=st.floats(0.1, 50)),
-)
+rewards = st.builds(TopShare, st.sampled_from(["sum", "max", "tanh"]))
 
 
 @many
@@ -171,19 +168,10 @@ def test_shares_rise_with_merit(reward: TopShare, weights: np.ndarray):
         assert shares.max() == pytest.approx(1), "the best gets all"
 
 
-@many
-@given(weights=weightings)
-def test_limits_of_the_altruism(weights: np.ndarray):
-    some = weights > 1e-3
-    np.testing.assert_allclose(TopShare("tanh", beta=1e5).shares(weights)[some], 1, err_msg="all get all [CGSV]")
-    small, plain = TopShare("tanh", beta=1e-4).shares(weights), TopShare("max").shares(weights)
-    np.testing.assert_allclose(small, plain, atol=1e-6, err_msg="in proportion, as in [RFFL]")
-
-
 def test_shares_of_cgsv_by_hand():
     reputation = np.array([0.5, 0.3, 0.2])
-    expected = [1.0, math.tanh(0.6) / math.tanh(1), math.tanh(0.4) / math.tanh(1)]
-    assert TopShare("tanh", beta=2).shares(reputation).tolist() == pytest.approx(expected)
+    expected = [1.0, math.tanh(0.3) / math.tanh(0.5), math.tanh(0.2) / math.tanh(0.5)]
+    assert TopShare("tanh").shares(reputation).tolist() == pytest.approx(expected)
 
 
 def test_a_large_sigma_takes_everything_and_nothing_is_not_sent():

@@ -18,8 +18,6 @@ from fedmerit.core.weights.scores import (
     Choquet,
     Lexicographic,
     Prioritized,
-    PrioritizedAnd,
-    PrioritizedMean,
     Product,
     Score,
     Term,
@@ -36,12 +34,6 @@ TWO = np.array([[1.0, 1.0, 1.0], [0.5, 0.4, 0.2]])
     ("score", "value", "said"),
     [
         (Prioritized(), 0.74, "0.5000 + 0.5000 * 0.4000 + 0.5000 * 0.4000 * 0.2000 = 0.74"),
-        (PrioritizedAnd(), 0.5, "least of 0.5000 ** 1.0000, 0.4000 ** 0.5000, 0.2000 ** 0.2000 = 0.5"),
-        (
-            PrioritizedMean(),
-            0.74 / 1.7,
-            "(0.5000 + 0.5000 * 0.4000 + 0.5000 * 0.4000 * 0.2000) / 1.7000 = 0.43529",
-        ),
         (WeightedMean((0.5, 0.3, 0.2)), 0.41, "0.5000 * 0.5000 + 0.3000 * 0.4000 + 0.2000 * 0.2000 = 0.41"),
         (WeightedMean(), 1.1 / 3, "0.3333 * 0.5000 + 0.3333 * 0.4000 + 0.3333 * 0.2000 = 0.36667"),
         (Product(), 0.04, "0.5000 * 0.4000 * 0.2000 = 0.04"),
@@ -69,7 +61,7 @@ def test_a_term_speaks_of_its_columns():
         assert terms is not None
         return [term.columns for term in terms.terms]
 
-    assert columns(Prioritized()) == columns(PrioritizedAnd()) == [(0,), (0, 1), (0, 1, 2)]
+    assert columns(Prioritized()) == [(0,), (0, 1), (0, 1, 2)]
     assert columns(Product()) == columns(WeightedMean()) == [(0,), (1,), (2,)]
     mixed = np.array([[0.4, 0.2, 0.5]])
     assert columns(OWA((0.2, 0.3, 0.5)), mixed) == [(2,), (0,), (1,)]
@@ -79,7 +71,6 @@ def test_a_term_speaks_of_its_columns():
 def test_a_rank_takes_the_place_of_a_score():
     one = (Term((0,), "0.5000", 0.5),)
     assert str(Terms(one, "sum", score=0.5)) == "0.5"
-    assert str(Terms(one, "sum", divisor=2.0, score=0.25)) == "(0.5000) / 2.0000 = 0.25"
     assert str(Terms(one, "sum", rank=(3.0, 4, "borda"), score=3.0)) == (
         "0.5000 = 0.5, rank 3 of 4 from below, which counts 3 (borda)"
     )
@@ -139,8 +130,6 @@ def test_weights_that_have_no_default_are_not_empty(kind: type[OWA]):
 
 SCORES: list[Score] = [
     Prioritized(),
-    PrioritizedAnd(),
-    PrioritizedMean(),
     Lexicographic(),
     WeightedMean(),
     WeightedMean((0.5, 0.2, 0.3)),

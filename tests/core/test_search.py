@@ -14,7 +14,8 @@ from helpers import small_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import CB, DS, IS, LC, LD, MW, Claims, Prioritized, Recipe, Sharpness, device_aware, fedavg, federate
+from fedmerit import CB, DS, IS, LC, LD, MW, Claims, Prioritized, Recipe, device_aware, fedavg, federate
+from fedmerit.core.criteria.table import CRITERIA
 from fedmerit.core.host import Host
 from fedmerit.core.models.shared import Assignment, Job
 from fedmerit.core.round import aggregate_round
@@ -137,7 +138,7 @@ def test_near_weightings_of_one_step_count_as_the_first_of_them():
 
 def test_too_many_criteria_to_go_through_all_orders():
     with pytest.raises(ConfigError, match=r"at most 6 criteria \(got 7\)"):
-        device_aware(DS, LD, MW, CB, LC, IS, Sharpness)
+        device_aware(DS, LD, MW, CB, LC, IS, CRITERIA["Participation"])
 
 
 @dataclass

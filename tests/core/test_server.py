@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -52,13 +51,6 @@ def test_without_rows_there_is_nobody_to_ask():
     assert replace(bare, faster=faster).predict is None
     assert SERVER.train is not None
     assert SERVER.train(MODELS[0], 1).shape == MODELS[0].shape
-
-
-def test_layers_and_what_a_longer_model_has_beside_them():
-    length = sum(map(prod, SERVER.layers()))
-    assert length == len(MODELS[0])
-    assert SERVER.layers(length) == SERVER.layers()
-    assert tuple(SERVER.layers(length + 4)) == (*SERVER.layers(), (4,))
 
 
 def test_most_learners_need_nothing_beside_the_model():

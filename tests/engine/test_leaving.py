@@ -75,9 +75,8 @@ def test_a_table_without_a_client_gives_the_bits_of_the_table_that_never_had_it(
 ) -> None:
     (tmp_path / "all.csv").write_text(rows())
     (tmp_path / "without.csv").write_text(rows(leaving))
-    centred = ["task.centre=mean"] if recipe == "FedAvg" else []
-    run_config(load_config(None, table(tmp_path / "all.csv", *RECIPES[recipe], *centred)), tmp_path / "before")
-    never = load_config(None, table(tmp_path / "without.csv", *RECIPES[recipe], *centred))
+    run_config(load_config(None, table(tmp_path / "all.csv", *RECIPES[recipe])), tmp_path / "before")
+    never = load_config(None, table(tmp_path / "without.csv", *RECIPES[recipe]))
     run_config(never, tmp_path / "never")
     names = Run.load(tmp_path / "before").ledger.names()
     who = [word for name in leaving for word in ("--without", next(one for one in names if one.lower() == name))]

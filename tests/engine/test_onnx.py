@@ -124,8 +124,8 @@ def test_the_file_names_columns_classes_and_the_ledger(tmp_path: Path) -> None:
     assert model.feature_names_in_.tolist() == ["age", "sex", "hospital"]
 
 
-def test_centred_images_are_written_with_their_centring(tmp_path: Path) -> None:
-    task = {"data": "digits", "clients": 4, "centre": "standard"}
+def test_images_are_read_as_bytes(tmp_path: Path) -> None:
+    task = {"data": "digits", "clients": 4}
     run = run_config(make_config({"task": task, "run": RUN}), tmp_path / "run")
     run.write_onnx(tmp_path / "m.onnx")
     x = np.random.default_rng(1).integers(0, 255, (20, 8, 8, 1), dtype=np.uint8)

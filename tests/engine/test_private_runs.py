@@ -70,12 +70,9 @@ def test_a_private_run_in_python_needs_a_selection_that_fits() -> None:
 
 def test_what_a_task_sends_without_noise_is_refused() -> None:
     recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
-    for settings, reason in (
-        ({"train": {"algorithm": "scaffold"}}, "clients receive control vectors of other clients without noise"),
-        ({"centre": "mean"}, "without noise, which .privacy. does not cover; remove task.centre"),
-    ):
-        with pytest.raises(ConfigError, match=reason):
-            federate(load_task("digits", clients=12, **settings), recipe, rounds=1, selection=Poisson(0.5))
+    task = load_task("digits", clients=12, train={"algorithm": "scaffold"})
+    with pytest.raises(ConfigError, match="clients receive control vectors of other clients without noise"):
+        federate(task, recipe, rounds=1, selection=Poisson(0.5))
 
 
 @pytest.mark.parametrize(

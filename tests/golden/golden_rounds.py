@@ -97,7 +97,6 @@ CONFIGS: dict[str, tuple[str, ...]] = {
     "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
     "private": (*PRIVATE, "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
-    "centre": (*FEDAVG, "task.centre=mean"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),
     "schedule": (
         *("recipe.name=m2f", "recipe.criteria=Participation,SimulatedComputation"),

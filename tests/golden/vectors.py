@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from fedmerit import OWA, Choquet, Prioritized, Product, Score, WeightedMean
-from fedmerit.core.weights.scores import PrioritizedAnd, PrioritizedMean
 
 GOLDEN = json.loads((Path(__file__).parent / "operator_vectors.json").read_text(encoding="utf-8"))
 CRITERIA = np.array([vector["c"] for vector in GOLDEN["vectors"]], dtype=float)
@@ -19,8 +18,6 @@ CLOSE = 1e-9  # the file has ten digits
 NAMES = "abc"
 OPERATORS: dict[str, tuple[Score, str]] = {
     "prioritized_scoring": (Prioritized(), "prioritized"),
-    "prioritized_and": (PrioritizedAnd(), "prioritized-and"),
-    "prioritized_average": (PrioritizedMean(), "prioritized-mean"),
     "mean": (WeightedMean(), "weighted-mean"),
     "product": (Product(), "product"),
     **{

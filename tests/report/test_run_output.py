@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,25 +46,6 @@ def test_a_page_of_a_run_in_memory_and_of_one_in_a_folder(run: Run, tmp_path: Pa
     run.report(tmp_path / "page.html", force=True)
     kept = federate(load_task("digits", clients=3), prioritized(LD, DS), rounds=1, out=tmp_path / "run")
     assert kept.report(str(tmp_path / "kept.html")).is_file()
-
-
-def test_the_figure_has_the_curve_and_every_weight(run: Run) -> None:
-    pytest.importorskip("plotly")
-    figure = run.plot()
-    curve = next(trace for trace in figure.data if trace.name == "all test rows")
-    assert list(curve.x) == [2, 3]
-    assert curve.y[-1] == run.accuracy
-    weights = next(trace for trace in figure.data if trace.type == "heatmap")
-    shares = np.array(weights.z)
-    assert shares.shape == (4, 3)
-    assert np.allclose(np.nansum(shares, axis=0), 1.0)
-    assert [*weights.y] == run.ledger.names()
-
-
-def test_without_plotly_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(UserError, match=r"pip install 'fedmerit\[report\]'"):
-        run.plot()
 
 
 def test_texts_are_short_and_tables_escape_what_they_show(run: Run) -> None:

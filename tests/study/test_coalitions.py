@@ -152,7 +152,6 @@ def test_the_command_prints_values_that_add_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["task.centre='mean'"], "task.centre"),
         (["recipe.name='m2f'"], "one shared model"),
         (["privacy.noise=1.0", "privacy.clip=1.0", "privacy.delta=1e-5"], "without noise"),
     ],

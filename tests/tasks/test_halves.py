@@ -45,7 +45,7 @@ def test_the_servers_half_has_names_and_its_own_rows_alone() -> None:
     federation = make_federation(settings.task, 3)
     half = make_server(settings)
     assert {field.name for field in fields(half)} == {
-        *("names", "learner", "rows", "limits", "centre", "faster", "notes"),
+        *("names", "learner", "rows", "limits", "faster", "notes"),
     }
     assert half.names == federation.names
     assert sum("poor" in name for name in half.names) == 2

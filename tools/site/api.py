@@ -38,7 +38,7 @@ GROUPS: Mapping[str, str] = {
     "Recipes": "fedavg last_answers prioritized device_aware adaptive robust private m2f fedval qffl agnostic "
     "cosine_rewards "
     "standalone finetuned fedamp ifca ditto Recipe",
-    "Criteria": "DS LD LC CB IS Sharpness MW Attribute Validated criterion Criterion",
+    "Criteria": "DS LD LC CB IS MW Attribute Validated criterion Criterion",
     "Scores": "Prioritized WeightedMean Product OWA Choquet Ranked Score",
     "Normalisation, stages and limits": "scale Scale Claims Clip Cap",
     "Server": "Server SGD Momentum Adam Yogi FedExP PrivateSum",

@@ -34,7 +34,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.models.reward.kind": "recipe.models.reward.name",
     "recipe.until": "recipe.models.until",
     "recipe.pull": "recipe.models.pull",
-    "recipe.beta": "recipe.models.reward.beta",
     "recipe.sharpness": "recipe.models.grouping.sharpness",
     "recipe.at": "recipe.models.grouping.threshold",
     "recipe.dealt": "recipe.models.warmup_rounds",
@@ -77,6 +76,8 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.score.importances": "use weighted-mean with weights",
     "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
     "recipe.score=topsis": "use weighted-mean with weights",
+    "recipe.score=prioritized-and": "use prioritized",
+    "recipe.score=prioritized-mean": "use prioritized",
     "recipe.server.aggregator.bucket": "use nnm in front of another aggregator",
     "recipe.server.aggregator=bucketing": "use nnm in front of another aggregator",
     "recipe.server.aggregator=centred-clipping": "use the stage clip, or geometric-median",
@@ -117,8 +118,13 @@ REMOVED_KEYS: Mapping[str, str] = {
     "task.against": "task.kinds harm group 0 of task.attribute",
     "privacy.search_share": "use the fixed search with [privacy]",
     "privacy.search_clip": "use the fixed search with [privacy]",
-    "privacy.centre_noise": "use no task.centre with [privacy]",
-    "privacy.centre_clip": "use no task.centre with [privacy]",
+    "task.strict": "`fedmerit doctor` lists what is suspicious",
+    "recipe.memory.everyone_first": "round 1 asks every client",
+    "recipe.models.grouping.linkage": "groups are merged by average linkage",
+    "recipe.models.reward.beta": "rewards by tanh use beta = 1",
+    "recipe.criteria.orders": "64 orders are drawn for more than 12 clients",
+    "recipe.server.optimizer.beta1": "it is 0.9",
+    "task.centre": "subtract the mean input in the task's reader, or in the first layer of task.model",
 }
 """Removed -> what to use instead."""
 

@@ -115,8 +115,8 @@ class RunConfig(Section):
     )
     facts: Literal["together", "first"] | None = Field(
         None,
-        description="`together`: clients send facts and update at once; `first`: they send facts, are weighed, and then "
-        "upload; default: `together`, with `privacy.masked` `first`",
+        description="`together`: clients send facts and update at once; `first`: they send facts, are weighed, and "
+        "then upload; default: `together`, with `privacy.masked` `first`",
     )
     audit: tuple[str, ...] = Field(
         (),

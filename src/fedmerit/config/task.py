@@ -185,12 +185,6 @@ class TaskConfig(Section):
     strict: Annotated[bool, Field(strict=True)] = Field(
         False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
     )
-
-    centre: Annotated[Literal["none", "mean", "standard"], BeforeValidator(_spelt)] = Field(
-        "none",
-        description="`mean`: subtract the federation's mean input, from sums that clients send before round 1; "
-        "`standard`: also divide by its standard deviation",
-    )
     nodes: NodesConfig | None = Field(
         None, description="nodes that have their own rows, see [task.nodes]; default: none"
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from fedmerit.core.types import EMPTY, REMEMBERED, Samples
@@ -85,22 +84,6 @@ def attribute_share(samples: Samples, name: str) -> float:
     return float(np.mean(samples.attributes[name])) if len(samples) else 0.0
 
 
-def laplacian_sharpness(images: NDArray[Any]) -> float:
-    """Image sharpness: mean over images of the variance of the Laplacian; a blurred image scores lower.
-
-    Images are (N, height, width, channels), integers 0..255 or floats 0..1.
-    """
-    if images.ndim != 4:
-        raise DataError(f"sharpness needs images of shape (N, height, width, channels) (got {images.shape}); remove it")
-    if not len(images):
-        return 0.0
-    grey = images.mean(axis=3, dtype=np.float64)
-    if np.issubdtype(images.dtype, np.integer):
-        grey /= 255.0
-    edges = scipy.ndimage.laplace(grey, mode="nearest", axes=(1, 2))
-    return float(edges.var(axis=(1, 2)).mean())
-
-
 def _labels(samples: Samples) -> float:
     return float(len(np.unique(_classes(samples))))
 
@@ -120,11 +103,6 @@ _ALL = (
     Fact("coverage", "distinct labels / classes of the task", lambda rows: _labels(rows) / rows.classes, high=1),
     Fact("balance", "rows of the rarest class / rows of the most frequent, over all classes", class_balance, high=1),
     Fact("sharp", "share of images not marked `Blurry`", lambda rows: 1 - attribute_share(rows, "Blurry"), high=1),
-    Fact(
-        "sharpness",
-        "variance of the grey image's Laplacian, mean over images",
-        lambda rows: laplacian_sharpness(rows.x),
-    ),
     Fact(SECONDS, "training time that the client reports", low=1e-12),
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "duration of the client's work by the server's clock", source="server"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
@@ -31,7 +30,6 @@ from fedmerit.core.learner import (
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.parts import NO_WORDS, Words
-from fedmerit.core.server.centring import Centre, SummingClients
 from fedmerit.core.server.controls import Control
 from fedmerit.core.targets import has_losses, has_probabilities, target_of
 from fedmerit.core.types import (
@@ -79,22 +77,20 @@ class ServerSetup:
     names    display names of the clients; client i is the i-th
     rows     the server's rows to score models on, or None
     limits   the largest value that a client may claim, by fact
-    centre   how inputs are centred before round 1, see `core.server.centring`; None: not centred
     faster   a faster `Predict` for `rows` with the same results, for example on several cores
     notes    what was done to the data before the run, for the ledger
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
     >>> server = ServerSetup(task.federation.names, task.learner, limits={"labels": 10})
-    >>> len(server.first_model(seed=0)) == sum(map(prod, server.layers()))
-    True
+    >>> len(server.first_model(seed=0)), server.layers()[:2]
+    (2410, ((32, 64), (32,)))
     """
 
     names: tuple[str, ...]
     learner: Learner
     rows: Samples | None = None
     limits: Limits = field(default_factory=dict)
-    centre: Centre | None = None
     faster: Predict | None = None
     notes: tuple[str, ...] = ()
 
@@ -102,15 +98,10 @@ class ServerSetup:
         """Return the model before the first round."""
         return self.learner.start(seed)
 
-    def layers(self, length: int | None = None) -> Sequence[tuple[int, ...]]:
-        """Return the shapes of the model's layers; one layer if the learner does not report them.
-
-        In a longer model (`length`) the remaining entries, which hold the centring of the inputs, are one layer.
-        """
+    def layers(self) -> Sequence[tuple[int, ...]]:
+        """Return the shapes of the model's layers; one layer if the learner does not report them."""
         learner = self.learner
-        shapes = learner.layers if isinstance(learner, LayeredLearner) else ((len(learner.start(0)),),)
-        rest = 0 if length is None else length - sum(map(prod, shapes))
-        return (*shapes, (rest,)) if rest else shapes
+        return learner.layers if isinstance(learner, LayeredLearner) else ((len(learner.start(0)),),)
 
     @property
     def control(self) -> Control | None:
@@ -207,7 +198,7 @@ class PersonalClients(Protocol):
         """Let each client test its personal model on its rows; a client without one tests this model."""
 
 
-class Clients(Judges, PersonalClients, SummingClients, Protocol):
+class Clients(Judges, PersonalClients, Protocol):
     """All that a round asks of the clients. A client that fails is listed in the replies; it never ends the round."""
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
@@ -278,7 +269,6 @@ class Host:
     predict         evaluates models on the server's rows; `predict_many` may be faster for many models
     train           trains a model on the server's rows
     layers          the shapes of the layers of a model with this many entries
-    trainable       entries before the centring at the end of the model, which no round changes; None: all
     client_lr       the clients' learning rate in a round; None: their learner's setting
     lr              the learner's setting; None: unknown
     first_model     draws a model with a seed
@@ -294,7 +284,6 @@ class Host:
     predict_many: Predict | None = None
     train: Train | None = None
     layers: Callable[[int], Sequence[tuple[int, ...]]] = one_layer
-    trainable: int | None = None
     client_lr: Callable[[int], float | None] = lambda index: None
     first_model: Callable[[int], Model] | None = None
     book: Callable[[Release], None] = no_account
@@ -313,8 +302,7 @@ class Host:
             server.predict,
             server.predict_many,
             server.train,
-            server.layers,
-            None if server.centre is None else sum(map(prod, server.layers())),
+            lambda length: server.layers(),
             lambda index: server.rate(index, rounds),
             server.first_model,
             book,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.server.controls import Control
 from fedmerit.core.types import Model, Samples
-
-if TYPE_CHECKING:
-    from fedmerit.core.server.centring import Centring
 
 
 class Learner(Protocol):
@@ -110,7 +107,7 @@ class SharedRowsLearner(Learner, Protocol):
 
 @runtime_checkable
 class ProbabilisticLearner(Learner, Protocol):
-    """A learner with class probabilities, for objectives of loss and calibration."""
+    """A learner with class probabilities, for objectives such as loss and auc."""
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """Return the probability of each class per row: (rows, classes), rows sum to 1."""
@@ -162,14 +159,6 @@ class NamedLearner(Learner, Protocol):
 
     def name_tensors(self, model: Model) -> NamedTensors:
         """Return the model's tensors by name."""
-
-
-@runtime_checkable
-class CentredLearner(Learner, Protocol):
-    """A learner whose models can contain the mean of the inputs, which it then subtracts from every input."""
-
-    def centred(self, model: Model, centring: Centring) -> Model:
-        """Return the model with this centring: the vector may grow, and training leaves the added values unchanged."""
 
 
 @runtime_checkable

@@ -133,7 +133,7 @@ class ByClass:
 
 @dataclass(frozen=True, slots=True)
 class ByGroup:
-    """An objective that compares groups: `parity:sex`, `odds:sex+race`."""
+    """An objective that compares groups: `parity:sex`, `opportunity:sex+race`."""
 
     measure: str
     attribute: str
@@ -221,22 +221,11 @@ def parity(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
 
 
 def opportunity(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
-    """1 - largest difference between groups of P(predicted = 1 | y = 1)."""
-    return 1 - _spread(_rates(predictions, groups, 1))
-
-
-def odds(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
-    """1 - mean of the largest differences of P(predicted = 1 | y = 1) and of P(predicted = 1 | y = 0)."""
-    return 1 - (_spread(_rates(predictions, groups, 1)) + _spread(_rates(predictions, groups, 0))) / 2
-
-
-def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
-    """1 - largest difference between groups of (mean probability of class 1 - share of class 1)."""
-    _positive(predictions)
-    probabilities = _probabilities(predictions, "calibration")[:, :, 1].astype(np.float64)
-    return np.maximum(
-        1 - _spread([probabilities[:, rows].mean(axis=1) - predictions.y[rows].mean() for rows in groups]), 0.0
-    )
+    """1 - largest difference between groups of P(predicted = 1 | y = 1); NaN if a group has no such row."""
+    positive = _positive(predictions)
+    inside = [rows[predictions.y[rows] == 1] for rows in groups]
+    unknown = np.full(len(positive), np.nan)
+    return 1 - _spread([positive[:, rows].mean(axis=1) if len(rows) else unknown for rows in inside])
 
 
 def r2(predictions: Predictions) -> Vector:
@@ -290,9 +279,7 @@ ROWS = RowCount()
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
     "parity": parity,
     "opportunity": opportunity,
-    "odds": odds,
     "worst_group": worst_group,
-    "calibration": calibration,
 }
 
 
@@ -380,20 +367,10 @@ def _spread(values: list[Vector]) -> Vector:
     return np.asarray(table.max(axis=0) - table.min(axis=0))
 
 
-def _rates(predictions: Predictions, groups: list[NDArray[np.intp]], label: int) -> list[Vector]:
-    """P(predicted = 1 | y = label) of each group; NaN for a group without such rows, so the objective is NaN too."""
-    positive = _positive(predictions)
-    inside = [rows[predictions.y[rows] == label] for rows in groups]
-    unknown = np.full(len(positive), np.nan)
-    return [positive[:, rows].mean(axis=1) if len(rows) else unknown for rows in inside]
-
-
 def _positive(predictions: Predictions) -> NDArray[np.bool_]:
-    predictions.need("parity, opportunity, odds and calibration", "classes")
+    predictions.need("parity and opportunity", "classes")
     if predictions.classes != 2:
-        raise DataError(
-            f"parity, opportunity, odds and calibration need two classes (got {predictions.classes}); remove them"
-        )
+        raise DataError(f"parity and opportunity need two classes (got {predictions.classes}); remove them")
     return np.asarray(predictions.predicted == 1)
 
 

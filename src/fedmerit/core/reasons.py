@@ -17,8 +17,6 @@ from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.weights.scores import (
     Lexicographic,
     Prioritized,
-    PrioritizedAnd,
-    PrioritizedMean,
     Score,
     Terms,
     explain_score,
@@ -27,7 +25,7 @@ from fedmerit.core.weights.weigh import Normalise, normalised, shares
 
 NEAR = 1e-9
 """Weights that differ by less are equal."""
-ORDERED = (Prioritized, PrioritizedAnd, PrioritizedMean, Lexicographic)
+ORDERED = (Prioritized, Lexicographic)
 """Scores in which the order of the criteria counts."""
 FAR = 2.0
 """A value is far from the best one where they differ by more than this factor."""

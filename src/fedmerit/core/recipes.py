@@ -69,7 +69,7 @@ def last_answers(rounds: int = 6) -> Recipe:
     rounds   the number of rounds for which an answer counts after its own
 
     >>> last_answers().memory
-    LastAnswers(rounds=6, everyone_first=True)
+    LastAnswers(rounds=6)
     """
     return Recipe((DS,), memory=LastAnswers(rounds))
 
@@ -146,7 +146,7 @@ def m2f(
     """Personal models: similar clients form groups, and rewards grow with participation x speed x data [M2F].
 
     criteria    factors of the quality; default: the paper's three
-    grouping    `ByCosine`, with its linkage and cut
+    grouping    `ByCosine`, with its cut
     reward      `TopShare`: the largest entries of the group's aggregate, in proportion to the quality
     training    "keep" the client's own training when the reward is added, or "reset" it
     sigma       a client accepts a reward that lowers its accuracy by less than this
@@ -164,21 +164,20 @@ def m2f(
     )
 
 
-def cosine_rewards(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -> Recipe:
+def cosine_rewards(half_life: float = 13.5, until: int | None = None) -> Recipe:
     """Weights and rewards by reputation: the cosine between a client's updates and their mean, after [CGSV].
 
     A client's model changes only by its reward: the largest entries of each layer of the aggregate, a share
-    tanh(beta r_i) / max_j tanh(beta r_j) of them, as in CGSV. Unlike CGSV, updates keep their norms, the cosine is to
-    the mean weighted by dataset size, and the reputation of the round, not of the last one, weighs the aggregate.
+    tanh(r_i) / max_j tanh(r_j) of them, as in CGSV with beta = 1. Unlike CGSV, updates keep their norms, the cosine
+    is to the mean weighted by dataset size, and the reputation of the round, not of the last one, weighs the aggregate.
 
-    beta        altruism; the larger, the closer every reward is to the whole aggregate
     half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
     until       last round with rewards; later, clients train separately. None: all rounds
 
-    >>> cosine_rewards(beta=2).models.reward.beta
-    2
+    >>> cosine_rewards().models.reward.share
+    'tanh'
     """
-    reward = TopShare("tanh", scope="layer", beta=beta)
+    reward = TopShare("tanh", scope="layer")
     models = PersonalModels(reward=reward, sigma=ALWAYS, training="reset", until=until)
     return Recipe((Reputation(COSINE, half_life),), Product(), "max", models=models)
 

@@ -336,6 +336,7 @@ NoteKind: TypeAlias = Literal[
     "clipped",
     "scaled",
     "privacy-void",
+    "hidden",
     "stranger",
     "constant",
 ]

@@ -247,10 +247,6 @@ class Run:
             page.write_report([folder], Path(path), force=force)
         return Path(path)
 
-    def plot(self) -> Any:
-        """Make a plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
-        return import_module("fedmerit.report.figures").run_figure(self.ledger)
-
     def _repr_html_(self) -> str:
         """For notebooks: the run in one line, and the reason of each weight in the last round."""
         lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.why().splitlines())

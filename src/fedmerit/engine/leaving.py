@@ -1,7 +1,7 @@
 """A client leaves: the run repeated without it, and a statement of what changed and what cannot be undone.
 
 The repeated run has the bits of a run that never had the client. Draws derive from a client's place among the clients,
-so the remaining clients are numbered anew, as they would be without it; encoder, centring and splits are fitted again.
+so the remaining clients are numbered anew, as they would be without it; encoder and splits are fitted again.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _markdown(values: dict[str, Any]) -> str:
         [
             *(f"# Clients that left: {', '.join(map(printable, values['left']))}", ""),
             f"This run repeats {before['folder'] if before else 'a configuration'} without them, with the remaining "
-            f"{values['remaining']} clients. Their rows were not used: not for training, tests, encoder or centring.",
+            f"{values['remaining']} clients. Their rows were not used: not for training, tests or encoder.",
             *("", "| | before | after |", "| --- | --- | --- |", *cells, "", far, "", "What cannot be undone:", ""),
             *(f"- {line}" for line in values["cannot_be_undone"]),
             "",

@@ -19,7 +19,6 @@ from fedmerit.config.schema import RunConfig
 from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.collect.memory import ask_everyone_first
-from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
 from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import direction, find_objective, measure_label
@@ -27,7 +26,6 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
-from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import ACCURACY, EMPTY, Note
@@ -191,14 +189,9 @@ def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """Make the state before round 1: the learner's first model, centred if requested, and the recipe's models."""
+    """Make the state before round 1: the learner's first model, and the recipe's models."""
     server = fleet.server
     model, events = server.first_model(derive(seed, "model")), list[Event]()
-    if server.centre is not None:
-        limit = server.limits.get(SAMPLES)
-        model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit)
-        left_out = [Event(0, i, "left-out", f"of the mean input: {reason}") for i, reason in sorted(dropped.items())]
-        events += [Event(0, None, "centre", about), *left_out]
     state, notes = initial_state(recipe, host, model, seed)
     events += [Event(0, note.client, note.kind, note.text) for note in notes]
     target = target_of(server.learner).about

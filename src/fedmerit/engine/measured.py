@@ -49,7 +49,7 @@ class Separation:
 def measured_facts(federation: Federation, criteria: Sequence[Criterion] = ()) -> dict[str, Vector]:
     """Measure all facts that need no training, one value per client, including those that the criteria read.
 
-    Facts that the data do not have (image sharpness of a table) are skipped, unless a criterion reads them.
+    Facts that the data do not have (the share of sharp images, of a table) are skipped, unless a criterion reads them.
     """
     facts: dict[str, Vector] = {}
     required = (name for criterion in criteria for name in criterion.required_facts)

@@ -1,6 +1,6 @@
 """A model as ONNX: raw columns in, classes and probabilities out, checked against torch and the estimator.
 
-The graph has three parts: the encoder of the table's columns, the torch module with the centring of its inputs, and
+The graph has three parts: the encoder of the table's columns, the torch module, and
 the names of the classes. Numbers are encoded in float64, as in training.
 """
 
@@ -77,16 +77,14 @@ def _described(encoder: Encoder | None) -> dict[str, str]:
 
 
 def _served(estimator: Estimator, module: Any) -> Any:
-    """A torch module from rows to (class, probabilities), or to (number,), with the centring of its inputs."""
+    """A torch module from rows to (class, probabilities), or to (number,)."""
     import torch
 
-    from fedmerit.learn.flat import FlatModule
     from fedmerit.learn.inputs import Inputs, call
     from fedmerit.learn.outputs import logits, output_of
 
     learner: Any = estimator.learner
     output = output_of(target_of(learner))
-    tail = torch.from_numpy(estimator.model[len(FlatModule(learner.build()).values) :].copy())
 
     class Served(torch.nn.Module):
         def __init__(self) -> None:
@@ -94,7 +92,7 @@ def _served(estimator: Estimator, module: Any) -> Any:
             self.module = module
 
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            outputs = logits(call(self.module, learner.inputs, Inputs(x, tail)[slice(None)]))
+            outputs = logits(call(self.module, learner.inputs, Inputs(x)[slice(None)]))
             decided = output.decide(outputs)
             return (decided, output.probabilities(outputs)) if isinstance(estimator, Classifier) else (decided,)
 

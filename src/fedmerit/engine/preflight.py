@@ -13,10 +13,11 @@ from fedmerit.config.privacy import make_collect, recipe_of, require_account
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.attacks.adaptive import USES_ROWS, USES_RULE
 from fedmerit.core.attacks.answers import Liar
-from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.attacks.attack import Attackers, CollusiveAttack
 from fedmerit.core.attacks.coalitions import Eraser
 from fedmerit.core.collect.attacked import output_entries
 from fedmerit.core.collect.collect import Collect, Poisson, Uniform
+from fedmerit.core.collect.facts_first import FactsFirst
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.validated import validated_of
@@ -27,7 +28,6 @@ from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_
 from fedmerit.core.parts import FACTS_ONLY, Words, check_words, declared, slot_of
 from fedmerit.core.recipe import RECIPE_WORDS, Recipe
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.server.centring import check_centred
 from fedmerit.core.server.private_sum import check_selection
 from fedmerit.core.targets import has_losses, has_probabilities, target_of
 from fedmerit.core.types import Samples
@@ -86,6 +86,9 @@ def check_attackers(
             'draw = "natural"': coalition.fixed and varies,
             f"kind {kind} tries its updates against the server's rule, which needs one shared model and no [privacy]; "
             "use another kind, such as alie, or another recipe": isinstance(attack, USES_RULE) and not one_model,
+            f'kind {kind} sees the updates of the round before they count, and with run.facts = "first" the server has '
+            "none; use another kind, such as sign-flip": isinstance(attack, CollusiveAttack)
+            and isinstance(collect, FactsFirst),
             f"kind {kind} uses the rows of all attackers, which stay on their Flower nodes; use `fedmerit run`, or "
             "another kind, such as alie": isinstance(attack, USES_ROWS) and not rows_here,
             f"kind {kind} compares models by their loss, and the learner has no method `predict_proba`; add it, or use "
@@ -130,16 +133,12 @@ def check_server(
 
     `clients` are the words that the clients' rows give.
     """
-    check_centred(server.learner, server.centre)
     privacy, rows = privacy_of(recipe), server.rows
     if privacy is not None:
         require_account()
         check_selection(privacy, getattr(collect, "selection", Uniform()), len(server.names))
-        if server.centre is not None:
-            raise ConfigError(
-                "task.centre takes the federation's mean input from the clients without noise, which [privacy] does "
-                "not cover; remove task.centre"
-            )
+    if isinstance(collect, FactsFirst):
+        collect.check(len(server.names))
     check_parts(recipe, collect, server_words(server) | CLIENT_WORDS | clients)
     contributions = [one for one in recipe.all_stages if isinstance(one, Contribution) and one.method != "cosine"]
     objectives = [one.objective for one in validated_of(recipe)] + [one.objective for one in contributions]

@@ -16,7 +16,6 @@ from fedmerit.core.collect.masking import MaskedTotal, Masking, add_unmasked
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
-from fedmerit.core.server.centring import Sums, feature_sums
 from fedmerit.core.system import quarter_of_ram
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import (
@@ -99,11 +98,6 @@ class LocalFleet:
     def judges(self) -> Sequence[ClientId]:
         """Return all clients."""
         return range(len(self._names))
-
-    def sum_features(self) -> Sums:
-        """Sum in this process: it is one pass over the rows."""
-        split = self._train.split()
-        return {client: feature_sums(split.x[split.rows(client)]) for client in range(len(self._names))}, {}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Train every client from its download, those with most rows first; failed clients are listed with reasons."""

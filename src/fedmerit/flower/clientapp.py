@@ -18,7 +18,6 @@ from fedmerit.core.host import predict_rows
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.server.centring import feature_sums
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
@@ -59,7 +58,6 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
         return lambda message, context: Message(answer(half(context), message.content, context), reply_to=message)
 
     app.query("hello")(replying(hello))
-    app.query("sum")(replying(sum_features))
     app.train()(replying(train_client))
     app.train("reward")(replying(accept_reward))
     app.train("upload")(replying(upload_update))
@@ -74,12 +72,6 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
 def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Reply with the node's client id, its name and the version of its personal model."""
     return pack(config={"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)})
-
-
-def sum_features(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Reply with the sums and the sums of squares of the client's training inputs."""
-    sums = feature_sums(half.data.train.x)
-    return pack({"sums": sums.sums, "squares": sums.squares}, metrics={"rows": [sums.rows]})
 
 
 def personal_model(context: Context) -> Model | None:
@@ -188,13 +180,12 @@ def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> Reco
     return pack(metrics={name: float(find_objective(name)(predictions)[0]) for name in names} if len(rows) else {})
 
 
-def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
+def facts(y: Any, classes: int, recipe: Recipe | None = None, **attributes: Any) -> dict[str, float]:
     """Compute the facts that a ClientApp adds to its MetricRecord, for the `Merit` strategy.
 
     y           labels of the client's training rows: a tensor, an array, a pandas column or a list
     classes     number of classes of the task
     recipe      compute the facts that this recipe needs; default: all that can be computed from labels
-    x           inputs, for criteria that read them, such as image sharpness
     attributes  further facts: a column per row (`age_group=column`), or one number, text or boolean of the client
                 itself (`age=34`, `job="nurse"`), for criteria such as `fact:age in 20..35`
 
@@ -206,14 +197,13 @@ def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, 
     In a ClientApp: `MetricRecord({"num-examples": len(y), **facts(y, classes=10)})`.
     """
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
-    rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     values = {name: np.asarray(value) for name, value in attributes.items()}
     columns = {name: value for name, value in values.items() if value.ndim}
     own = {name: value.item() for name, value in values.items() if not value.ndim}
     single = {name: str(value).lower() if isinstance(value, bool) else value for name, value in own.items()}
     required = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
     names = [name for name in required if name not in (SAMPLES, *OF_TRAINING)]
-    return measure(Samples(rows, labels, classes, columns, single), names)
+    return measure(Samples(np.empty((len(labels), 0)), labels, classes, columns, single), names)
 
 
 def clip_mod(clip: float) -> Mod:

@@ -23,7 +23,6 @@ from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
 from fedmerit.core.reasons import called
 from fedmerit.core.seeds import attack_seed, train_seed
-from fedmerit.core.server.centring import Sums
 from fedmerit.core.types import (
     AskedRows,
     ClientId,
@@ -58,13 +57,11 @@ from fedmerit.flower.messages import (
     HELLO,
     REWARD,
     REWARDED,
-    SUM,
     TRAIN,
     TRAINED,
     UPLOAD,
     VECTOR,
     array,
-    as_sums,
     audited,
     evaluation,
     models_as_records,
@@ -182,13 +179,6 @@ class GridFleet:
                 answers[node] = reply.content
                 del self.admission.mute[node]
         self._admit(answers)
-
-    def sum_features(self) -> Sums:
-        """Sum the inputs of all clients; return the sums and the reasons of failures, by client."""
-        self._identify_new_nodes()
-        result = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
-        answers, unread = read_replies(as_sums, result.contents)
-        return answers, {**result.failed, **unread}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Send one training message per client; the model goes only to clients without a personal model."""

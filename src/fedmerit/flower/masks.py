@@ -34,8 +34,10 @@ from fedmerit.core.collect.masking import Words32
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import ClientId
 
+COMPLETE = 64
+"""Up to this many clients all are neighbours: any third may drop out, and less than half may collude."""
 COLLUDING, DROPPING = 0.1, 0.1
-"""Shares of the clients that may collude with the server, and that may drop out of a round with a sparse graph."""
+"""Shares of the clients that may collude with the server, and that may drop out of a round, if there are more."""
 FAILS = 2.0**-40, 2.0**-20
 """Largest probabilities that colluding clients learn a secret, and that too many neighbours of one client drop out."""
 BLOCK = 1 << 20
@@ -138,12 +140,14 @@ def threshold(holders: int) -> int:
 
 @cache
 def degree(clients: int) -> int:
-    """Return the number of neighbours that keeps both probabilities of `FAILS`, by hypergeometric tails; even.
+    """Return the number of neighbours: all, or for many clients the least even one that keeps `FAILS`.
 
-    >>> degree(10), degree(1000) < 100
-    (9, True)
+    Both probabilities are tails of a hypergeometric distribution, for all clients together [SecAgg+].
+
+    >>> degree(10), degree(1000)
+    (9, 58)
     """
-    for number in range(2, clients - 1, 2):
+    for number in range(2, clients - 1, 2) if clients > COMPLETE else ():
         needed = threshold(number + 1)
         learned = _tail(clients, ceil(COLLUDING * clients), number, needed - 1)  # the client itself does not collude
         lost = _tail(clients, ceil(DROPPING * clients), number, number + 2 - needed)

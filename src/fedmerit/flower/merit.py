@@ -23,6 +23,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from fedmerit.config.privacy import epsilon_of_releases, require_account
 from fedmerit.core.collect.collect import Poisson
+from fedmerit.core.collect.memory import LastAnswers
 from fedmerit.core.facts import CONTRIBUTION, MOST_SAMPLES, SAMPLES, VALIDATED, find_fact
 from fedmerit.core.host import Clients, Host, Limits
 from fedmerit.core.learner import MOST_LOSS
@@ -244,7 +245,7 @@ class Merit(FedAvg):
         model = to_vector(arrays)
         self._state = replace(self._state or State(model), model=model)
         if self._privacy is None:
-            fraction, everyone = self.fraction_train, getattr(self.recipe.memory, "everyone_first", False)
+            fraction, everyone = self.fraction_train, isinstance(self.recipe.memory, LastAnswers)
             self.fraction_train = 1.0 if everyone and server_round == 1 else fraction
             self._messages = list(super().configure_train(server_round, arrays, config, grid))
             self.fraction_train = fraction

@@ -22,19 +22,18 @@ from fedmerit.core.facts import MOST_SAMPLES
 from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
 from fedmerit.core.objectives import ERRORS, ROWS
 from fedmerit.core.search.evaluator import Mixtures
-from fedmerit.core.server.centring import FeatureSums
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId, Model, SparseUpdate, Verdict
 
 T = TypeVar("T")
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO, SUM, TRAIN, REWARD, EVALUATE, AUDIT = (
-    *("query.hello", "query.sum"),
+HELLO, TRAIN, REWARD, EVALUATE, AUDIT = (
+    "query.hello",
     *("train", "train.reward"),
     *("evaluate", "evaluate.audit"),
 )
-"""Message types: identify the client, sum inputs, train, offer a reward, test models, audit a model."""
+"""Message types: identify the client, train, offer a reward, test models, audit a model."""
 UPLOAD, SHARE, MASKED, UNMASK = "train.upload", "train.share", "train.masked", "train.unmask"
 """Message types after facts: upload the update; share secrets, upload it under masks, and reveal shares."""
 
@@ -240,15 +239,6 @@ def as_mixtures(content: RecordDict) -> Mixtures | None:
     start, *basis = (np.asarray(array(content, str(place)), np.float32) for place in range(len(mixed) // number + 1))
     rows = tuple(tuple(row) for row in np.reshape(mixed, (number, len(basis))).tolist())
     return Mixtures(start, tuple(basis), rows)
-
-
-def as_sums(content: RecordDict) -> FeatureSums:
-    """Read a client's sums of inputs, without comparing them with those of the remaining clients."""
-    (rows,) = counts(content, "rows", 1)
-    sums, squares = (array(content, name, dtypes=("f8",)) for name in ("sums", "squares"))
-    if sums.ndim != 1 or sums.shape != squares.shape:
-        raise InvalidRecord(f"sums and squares must be equally long vectors (got {sums.shape} and {squares.shape})")
-    return FeatureSums(rows, sums, squares)
 
 
 def as_reward(content: RecordDict) -> SparseUpdate:

@@ -77,7 +77,7 @@ def missing_line(names: Sequence[str], weight: str) -> str:
         elif name not in measured and name != SAMPLES:
             entries.append(f'"{name}": {name}' if name.isidentifier() else f'"{name}": value')
     for name in measured:
-        column = {"sharpness": "x", "sharp": "Blurry"}.get(name, name.partition(":")[2].partition(IS_WORD)[0])
+        column = {"sharp": "Blurry"}.get(name, name.partition(":")[2].partition(IS_WORD)[0])
         if column:
             arguments.append(f"{column}={column}" if column.isidentifier() else f'**{{"{column}": column}}')
     if measured:

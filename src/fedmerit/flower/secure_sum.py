@@ -65,7 +65,7 @@ def masked_total(
         for holder, one in by_holder.items():
             if holder in for_each and (holder == sender or holder in graph[sender]):
                 for_each[holder][sender] = one
-    scale = masking.scale(units.values(), length)
+    scale = masking.scale(units.values())
     contents = {
         client: pack(
             config={"round": index, "units": units[client], "scale": scale, "clip": float(masking.clip)}

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.types import Model, Samples
 from fedmerit.learn.flat import FlatModule
-from fedmerit.learn.inputs import centre
 
 LARGEST = 500_000  # parameters; above that a layer's product is long enough for one client
 
@@ -52,10 +51,9 @@ def train_batched(
     by_size = config.momentum or any(layer.dropout for layer in layers)  # only these depend on a batch's size
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     x, y, starts = _side_by_side(samples)
-    tails = values[:, len(flat.values) :].unsqueeze(1)  # centring of each client's inputs, if any
     for number, (rows, scale) in enumerate(zip(*steps_of(batches, starts), strict=True)):
         sizes = [len(own[number]) if number < len(own) else 0 for own in batches] if by_size else ()
-        _step(layers, centre(x[rows], tails), y[rows], scale, sizes, draws)
+        _step(layers, x[rows], y[rows], scale, sizes, draws)
     return list(values.numpy())
 
 
@@ -124,7 +122,6 @@ def train_shared(
     """
     values, dense = torch.from_numpy(models), _dense(flat)
     x, y, _ = _side_by_side([samples])
-    x = centre(x, values[0, len(flat.values) :])  # the tail of all models is the same centring
     first, *rest = (_of_each_client(values, layer) for layer in dense)
     # Copies, because the models' rows are not contiguous: as views they cannot be one matrix.
     wide, bias = first[0].flatten(0, 1).clone(), first[1].flatten().clone()

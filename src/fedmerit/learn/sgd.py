@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.lr_schedules import cosine_factor
-from fedmerit.core.server.centring import Centring
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
@@ -24,7 +23,7 @@ from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched, train_shared
 from fedmerit.learn.devices import CPU, describe, fetch, find_device, part_rows, put
 from fedmerit.learn.flat import FlatModule
-from fedmerit.learn.inputs import Arguments, Inputs, call, centring_tail
+from fedmerit.learn.inputs import Arguments, Inputs, call
 from fedmerit.learn.optimizers import make_optimizer
 from fedmerit.learn.outputs import Output, logits, output_of
 from fedmerit.learn.stack import Stack
@@ -33,8 +32,6 @@ T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Maps the outputs of a module and the labels of a batch to the mean loss of the batch."""
 
-CENTRED_BY = "fedmerit.centring"
-"""Name of the centring in model files."""
 GROUP = 10  # clients trained together if the model is tiny
 MODELS = 64  # models evaluated together on the same rows
 
@@ -54,10 +51,8 @@ class TorchLearner:
     loss     replaces that loss: a function of the module's outputs and a batch's labels that returns the mean loss. A
              module may return a mapping; predictions then use its `logits`, and `loss` sees all of it
     target   what is predicted (`core.targets`): a number needs one output and uses squared error, labels one logit each
-    inputs   turns a batch into the module's arguments, a tuple or a mapping by name: `learn.inputs.Parts`
+    inputs   turns a batch into the module's arguments, a tuple or a mapping by name
     device   where it runs, a name for `learn.devices.find_device`
-
-    A model consists of the module's values; a `centred` one ends with the mean of the inputs.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -116,7 +111,7 @@ class TorchLearner:
             for rows in self._batches(samples, seed, epochs):
                 step(rows)
                 steps += 1
-            return np.concatenate([fetch(flat.values), model[len(flat.values) :]]), steps
+            return fetch(flat.values).copy(), steps
 
     def _batches(self, samples: Samples, seed: int, epochs: int | None) -> Iterator[Tensor]:
         """Yield the rows of each batch."""
@@ -200,13 +195,8 @@ class TorchLearner:
         """Return the module's `state_dict`, with torch's names."""
         with _quiet_torch(0):
             flat = self._flat
-            flat.load(put(model[: len(flat.values)], self.device))
-            named, tail = flat.name_tensors(), model[len(flat.values) :]
-        if not len(tail):
-            return named
-        return NamedTensors(
-            {**named.tensors, CENTRED_BY: tail}, (*named.vector, CENTRED_BY), (*named.beside, CENTRED_BY)
-        )
+            flat.load(put(model, self.device))
+            return flat.name_tensors()
 
     def train_batched(
         self,
@@ -243,12 +233,8 @@ class TorchLearner:
         """Return many models' probabilities for the same rows, with few and large products; on all cores."""
         flat = self._flat
         with torch.inference_mode():
-            rows = Inputs(torch.from_numpy(x), torch.from_numpy(models[0, len(flat.values) :]))[slice(None)].flatten(1)
+            rows = Inputs(torch.from_numpy(x))[slice(None)].flatten(1)
             return outputs_batched(flat, models, rows).softmax(dim=2).numpy()
-
-    def centred(self, model: Model, centring: Centring) -> Model:
-        """Append the mean of each input and, if standardised, 1 / its deviation to the module's values."""
-        return np.concatenate([model, *centring_tail(centring)])
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
         """Predict the argmax of the outputs, or as the target decides; a single output is positive or not."""
@@ -369,9 +355,8 @@ def _flat(build: Callable[[], nn.Module], device: str) -> FlatModule:
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
     """Load a model, and return the rows in the form it expects."""
-    there = put(model, flat.device)
-    flat.load(there[: len(flat.values)])
-    return Inputs(put(x, flat.device), there[len(flat.values) :])
+    flat.load(put(model, flat.device))
+    return Inputs(put(x, flat.device))
 
 
 @contextmanager

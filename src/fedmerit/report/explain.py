@@ -186,7 +186,6 @@ def _terms_dict(reason: Reason | None, priority: Sequence[str]) -> dict[str, Any
             {"criteria": [priority[column] for column in term.columns], "text": term.text, "value": term.value}
             for term in terms.terms
         ],
-        "divisor": terms.divisor,
         "rank": None if terms.rank is None else dict(zip(("place", "of", "how"), terms.rank, strict=True)),
         "score": terms.score,
     }

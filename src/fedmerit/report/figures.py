@@ -1,4 +1,4 @@
-"""Figures of one run for notebooks (plotly), and of a study for papers (matplotlib: SVG, PDF)."""
+"""Figures of a study for papers (matplotlib: SVG, PDF)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from fedmerit.core.objectives import is_share, measure_label
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
-from fedmerit.store.ledger import Ledger
 from fedmerit.study.statistics import LEVEL
 from fedmerit.study.study import Study
 from fedmerit.study.verdicts import BASELINE
@@ -24,35 +23,6 @@ SIZE = (5.5, 3.4)
 """Inches: the width of a column of text."""
 DASHES = ("-", "--", "-.", ":")
 """Line styles, so that rows differ without colours."""
-
-
-def run_figure(ledger: Ledger) -> Figure:
-    """The measure by round with the clients' tenth to ninetieth percentile, and above a map of the clients' weights."""
-    try:
-        from plotly.graph_objects import Heatmap, Scatter
-        from plotly.subplots import make_subplots
-    except ImportError:
-        raise ConfigError("plots need plotly, which is not installed: pip install 'fedmerit[report]'") from None
-    names, rounds = ledger.names(), [row for row in ledger.rounds() if row["accuracy"] is not None]
-    places = [row["round"] for row in rounds]
-    shares = np.full((len(names), ledger.last_round()), np.nan)
-    for index in range(1, ledger.last_round() + 1):
-        for one in ledger.weights(index):
-            shares[one.id, index - 1] = one.weight
-    titles = (measure_label(ledger.measure), "weight of each client")
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=titles)
-    band = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-    figure.add_trace(Scatter(x=places, y=[row["p90"] for row in rounds], **band), row=1, col=1)
-    name = "clients: 10 % to 90 %"
-    band |= {"fill": "tonexty", "fillcolor": "rgba(0, 90, 160, 0.2)", "showlegend": True, "name": name}
-    figure.add_trace(Scatter(x=places, y=[row["p10"] for row in rounds], **band), row=1, col=1)
-    mean = Scatter(x=places, y=[row["value"] for row in rounds], name="all test rows", line={"color": "#005aa0"})
-    figure.add_trace(mean, row=1, col=1)
-    weights = Heatmap(x=[*range(1, ledger.last_round() + 1)], y=names, z=shares, colorscale="Viridis", zmin=0)
-    weights.colorbar = {"tickformat": ".0%", "len": 0.45, "y": 0.2}
-    figure.add_trace(weights, row=2, col=1)
-    figure.update_xaxes(title_text="round", row=2, col=1)
-    return figure.update_layout(height=560, margin={"t": 40})
 
 
 def write_figure(folder: Path, name: str, form: str, out: Path, *, force: bool = False) -> None:

@@ -30,7 +30,7 @@ from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError, FolderError
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,6 +48,7 @@ CREATE TABLE rounds (
     value REAL, p10 REAL, p50 REAL, p90 REAL,   -- the run's measure: mean over test rows, percentiles over clients
     epsilon REAL,                    -- the privacy spent so far; NULL without an account
     clip REAL,                       -- the length that privacy cut updates to; NULL without it
+    error REAL,                      -- bound on the error of an entry of a masked sum; NULL without masks
     validation REAL,                 -- the measure on the clients' validation rows; NULL where nothing stops by it
     training_loss REAL, validation_loss REAL,   -- of the final model, on all clients' rows; NULL before the last round
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
@@ -172,6 +173,7 @@ def round_rows(record: Record) -> list[Row]:
             "p90": p90,
             "epsilon": record.epsilon,
             "clip": record.numbers.get("clip"),
+            "error": record.numbers.get("error"),
             "validation": record.validation,
             "training_loss": record.numbers.get("training_loss"),
             "validation_loss": record.numbers.get("validation_loss"),

@@ -24,12 +24,12 @@ from fedmerit.core.facts import CLIP, SAMPLES
 from fedmerit.core.state import History
 from fedmerit.core.types import EMPTY, REMEMBERED, ClientId, Cohort, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.scores import Lexicographic, Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
+from fedmerit.core.weights.scores import Lexicographic, Prioritized, Product, Score
 from fedmerit.core.weights.weigh import ClientWeight, Normalise, Scale, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 
-ANY_NUMBER = (Prioritized, PrioritizedAnd, PrioritizedMean, Lexicographic, Product)
+ANY_NUMBER = (Prioritized, Lexicographic, Product)
 """Scores that accept any number of criteria."""
 FROM_FACTS = (FunctionCriterion, Attribute, ClientFact, Computation, LossPower, Validated)
 """Criteria that depend only on facts, where they read any."""

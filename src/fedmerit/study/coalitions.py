@@ -265,8 +265,6 @@ def _check(config: Config, task: Task) -> None:
     """Refuse what has no value per coalition."""
     if config.privacy is not None:
         raise ConfigError("--coalitions trains without noise, and would reveal what [privacy] protects; remove it")
-    if task.centre is not None:
-        raise ConfigError("--coalitions cannot centre inputs, which depends on all clients; remove task.centre")
     if "shared test" not in getattr(recipe_of(config).models, "gives", ()):
         raise ConfigError(f"--coalitions needs a recipe with one shared model (got {config.recipe.name}); use fedavg")
     if not len(task.federation.test.y):

@@ -22,7 +22,7 @@ OF_MEASURE = ("best", "p10", "p50", "p90", "worst")
 COSTS = ("variance", "bytes_down", "bytes_up", "seconds")
 """Metrics for which lower is better, whatever the measure."""
 
-GAPS = ("parity", "opportunity", "odds", "calibration")
+GAPS = ("parity", "opportunity")
 """Objectives that are 1 minus a gap between groups."""
 
 

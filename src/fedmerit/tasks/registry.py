@@ -21,7 +21,6 @@ from fedmerit.config.trust import only_trusted_parts
 from fedmerit.core.attacks.attack import NOBODY, Attackers, Coalition
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
-from fedmerit.core.server.centring import Centre
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
@@ -112,7 +111,6 @@ class Task:
 
     federation   the clients and their rows
     learner      trains and predicts
-    centre       how inputs are centred before round 1; None: not centred
     attackers    clients that attack, for experiments
 
     >>> load_task("digits", clients=4).server().limits["labels"]
@@ -121,7 +119,6 @@ class Task:
 
     federation: Federation
     learner: Learner
-    centre: Centre | None = None
     attackers: Attackers = NOBODY
 
     @property
@@ -144,7 +141,7 @@ class Task:
 
     def server(self) -> ServerSetup:
         """Return the server's half, without rows of a client."""
-        return _server(self.federation.server_data(), self.learner, self.centre)
+        return _server(self.federation.server_data(), self.learner)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -185,7 +182,7 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     federation = with_facts(federation, config.facts, by_number=not config.task.without)
     learner = make_learner(config.task, config.train, federation.encoder)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
-    task = Task(federation, learner, centre_of(config.task), attackers)
+    task = Task(federation, learner, attackers)
     return task.pooled() if config.recipe.name == "pooled" else task
 
 
@@ -195,16 +192,11 @@ def make_server(config: Config) -> ServerSetup:
     if load is None:
         return make_task(config).server()
     learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed)
-    return _server(data, learner, centre_of(config.task))
+    return _server(data, learner)
 
 
-def _server(data: ServerData, learner: Learner, centre: Centre | None) -> ServerSetup:
-    return ServerSetup(data.names, learner, data.server, data.limits, centre, notes=data.report)
-
-
-def centre_of(config: TaskConfig) -> Centre | None:
-    """Centring of the inputs in [task]."""
-    return None if config.centre == "none" else config.centre
+def _server(data: ServerData, learner: Learner) -> ServerSetup:
+    return ServerSetup(data.names, learner, data.server, data.limits, notes=data.report)
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:

@@ -25,8 +25,7 @@ MIN_DEFAULT_CLIENTS = 10
 
 EVERYONE_FIRST: Words = frozenset({"everyone in round 1"})
 NOT_EVERYONE: Mapping[str, str] = {
-    "everyone in round 1": "the selection says who takes part in each round; set recipe.memory = "
-    '{name = "last-answers", everyone_first = false}'
+    "everyone in round 1": 'the selection says who takes part in each round; set recipe.memory = "forget"'
 }
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedmerit.core.collect.collect import InTime, Selection
+from fedmerit.core.collect.collect import InTime, Selection, Uniform
 from fedmerit.core.collect.masking import MIN_CLIENTS, Masking, in_units, read_total
 from fedmerit.core.facts import UNITS_FACT
 from fedmerit.core.models.shared import Job
@@ -24,9 +24,14 @@ from fedmerit.core.parts import FACTS_ONLY, Doc, Words, part
 from fedmerit.core.search.search import Candidate
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.state import View
-from fedmerit.core.types import ClientId, Download, Model, Replies, Summed, Uploads, Vector, one_group
+from fedmerit.core.types import ClientId, Download, Model, Note, Replies, Summed, Uploads, Vector, one_group
 from fedmerit.core.updates import add_row, square
 from fedmerit.core.weights.weigh import shares
+from fedmerit.errors import ConfigError
+
+HIDDEN = "their norms, directions and outliers are hidden"
+SEEN = Note("hidden", "updates", f"updates were added up as they came and not kept: {HIDDEN}")
+MASKED = Note("hidden", "updates", f"the server received updates under masks, and knows only their sum: {HIDDEN}")
 
 
 @runtime_checkable
@@ -66,6 +71,15 @@ class FactsFirst:
     }
     select = InTime.select
 
+    def check(self, clients: int) -> None:
+        """Refuse masks for rounds of a fixed number of clients that cannot hide each other."""
+        drawn = len(self.selection(1, clients, 0)) if isinstance(self.selection, Uniform) else clients
+        if self.masking is not None and drawn < MIN_CLIENTS:
+            raise ConfigError(
+                f"privacy.masked needs at least {MIN_CLIENTS} clients in a round, whose sum hides each of them (got "
+                f"{drawn} of {clients}); set run.fraction = {min(1.0, MIN_CLIENTS / clients):.2g} or more, or remove it"
+            )
+
     def collect(self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View) -> Replies:
         """Let the clients train and report facts; the replies ask for the updates later."""
         uploads: Uploads = "later" if self.masking is None else "masked"
@@ -86,7 +100,9 @@ class FactsFirst:
                 return Summed(np.zeros(length, np.float32), {}, dict.fromkeys(factors, reason))
             summed = read_total(clients.upload_masked(view.index, units, masking, length), units, masking)
             summed = replace(summed, facts={UNITS_FACT: {one: float(number) for one, number in units.items()}})
-        return replace(summed, seconds=perf_counter() - begun)
+        return replace(
+            summed, notes=(*summed.notes, SEEN if self.masking is None else MASKED), seconds=perf_counter() - begun
+        )
 
 
 def add_uploads(

@@ -49,13 +49,15 @@ class Masking:
     100.0
     """
 
-    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of an update, which fixes the scale of the sum")] = 100
+    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of an update, which fixes the scale of the sum")] = (
+        100.0
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def scale(self, units: Iterable[int], length: int) -> float:
-        """Return the factor from units times values to integers, for these clients and a vector of this length."""
+    def scale(self, units: Iterable[int]) -> float:
+        """Return the factor from units times values to integers, for clients with these units."""
         listed = list(units)
         return (LARGEST_SUM - len(listed)) / (self.clip * max(sum(listed), 1))
 
@@ -95,14 +97,17 @@ def as_integers(update: Model, units: int, scale: float, clip: float) -> Words32
     >>> as_integers(np.array([3.0, -4.0], np.float32), units=1, scale=10.0, clip=2.5).astype(np.int32).tolist()
     [15, -20, 1]
     """
-    norm = float(np.sqrt(square(update)))
+    # In double precision, or rounding could make an update longer than its clip and the sum larger than the field; in
+    # blocks, because double precision needs twice the memory.
+    blocks = [slice(start, start + WIDE) for start in range(0, len(update), WIDE)]
+    norm = np.sqrt(sum(float(np.square(update[block], dtype=np.float64).sum()) for block in blocks))
     if not np.isfinite(norm):
         raise ValueError("the update contains NaN, infinity or values too large to square")
     factor = float(clip_factors(np.array([norm]), clip)[0])
     integers = np.empty(len(update) + 1, np.uint32)
-    for start in range(0, len(update), WIDE):  # in blocks: double precision needs twice the memory of the update
-        part = update[start : start + WIDE].astype(np.float64) * (units * scale * factor)
-        integers[start : start + len(part)] = np.trunc(part).astype(np.int64).astype(np.uint32)
+    for block in blocks:
+        part = update[block].astype(np.float64) * (units * scale * factor)
+        integers[block.start : block.start + len(part)] = np.trunc(part).astype(np.int64).astype(np.uint32)
     integers[-1] = factor < 1
     return integers
 
@@ -121,7 +126,7 @@ def add_unmasked(
 ) -> MaskedTotal:
     """Add up clients' parts without masks: for clients that are simulated on one machine, with the same result."""
     total, uploaded, failed = np.zeros(length + 1, np.uint32), list[ClientId](), dict[ClientId, str]()
-    scale = masking.scale(units.values(), length)
+    scale = masking.scale(units.values())
     for client, row in uploads:
         try:
             if isinstance(row, str):
@@ -136,7 +141,7 @@ def add_unmasked(
 def read_total(result: MaskedTotal, units: Mapping[ClientId, int], masking: Masking) -> Summed:
     """Turn a masked total into the sum for the aggregator; too few uploads, or an impossible sum, change nothing."""
     asked, clients, length = len(units), len(result.uploaded), len(result.total) - 1
-    scale = masking.scale(units.values(), length)
+    scale = masking.scale(units.values())
     reason = ""
     if clients < max(MIN_CLIENTS, MIN_UPLOADED * asked):
         reason = f"only {clients} of {asked} clients uploaded; a masked sum needs {max(MIN_CLIENTS, _needed(asked))}"

@@ -52,26 +52,22 @@ class LastAnswers:
     recalled in it, and a round without any valid answer recalls no client.
 
     With half of the clients per round, 99 % of them answered in one of 7 rounds: hence 6 rounds after the answer's own.
-    The state is one vector as long as the model per remembered client, in memory and in every checkpoint.
+    Round 1 asks every client, so that the memory starts complete. The state is one vector as long as the model per
+    remembered client, in memory and in every checkpoint.
 
-    >>> LastAnswers(rounds=3, everyone_first=False).needs
-    frozenset({'shared model'})
+    >>> LastAnswers(rounds=3)
+    LastAnswers(rounds=3)
     """
 
     rounds: Annotated[int, Interval(ge=1), Doc("the number of rounds for which an answer counts after its own")] = 6
-    everyone_first: Annotated[bool, Doc("ask every client in round 1, so that the memory starts complete")] = True
 
+    needs: ClassVar[Words] = frozenset({"shared model"}) | EVERYONE_FIRST
     gives: ClassVar[Words] = frozenset({"last answers"})
     takes: ClassVar[Words] = frozenset({"answers in their round"})
     why: ClassVar[Mapping[str, str]] = {
         "answers in their round": 'earlier answers count again; set recipe.memory = "forget"',
         "accounted": 'an answer counts in several rounds, and the account assumes one; set recipe.memory = "forget"',
     }
-
-    @property
-    def needs(self) -> Words:
-        """One model, and a selection that may ask every client in round 1."""
-        return frozenset({"shared model"}) | (EVERYONE_FIRST if self.everyone_first else frozenset())
 
     def recall(self, cohort: Cohort, dropped: Mapping[ClientId, str], view: View) -> tuple[Cohort, Own]:
         """Add the remembered clients, in client order; the rows are copied, because the fleet reuses its memory."""
@@ -109,7 +105,7 @@ class EveryoneFirst:
 
 def ask_everyone_first(collect: Collect, memory: Memory) -> Collect:
     """Return the collector that a memory wants; a user's own collector selects as it likes."""
-    if not getattr(memory, "everyone_first", False) or not hasattr(collect, "selection"):
+    if not isinstance(memory, LastAnswers) or not hasattr(collect, "selection"):
         return collect
     changed: Collect = replace(collect, selection=EveryoneFirst(collect.selection))  # type: ignore[type-var]
     return changed

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import CONTRIBUTION, SAMPLES
@@ -37,6 +36,8 @@ EARLY_ANSWERS = 3
 """Answers of a client that the early methods use: the closer the model is to its end, the more updates are noise."""
 MOST_EXACT = 12
 """Clients up to which every coalition is asked about: 4,096 models."""
+ORDERS = 64
+"""Orders that are drawn for more clients than that, half of them the others reversed."""
 AT_A_TIME = 64
 """Models that the server is asked about at a time, so that memory does not grow with the coalitions."""
 NO_ROWS = "contributions are measured on rows of the server, and it has none; set task.server = 1000"
@@ -81,7 +82,7 @@ class Contribution:
     """What the client's update added to the round's model, by one of the `METHODS`; 0 where it took something away.
 
     shapley         the mean over all orders in which clients could join of what the client adds [Shapley 1953]: exact
-                    for up to 12 clients, then by `orders` drawn orders, half of them the others reversed
+                    for up to 12 clients, then by 64 drawn orders, half of them the others reversed
     banzhaf         the mean over all coalitions of the others of what it adds; exact, so for up to 12 clients
     leave-one-out   v(all) - v(all but the client)
     cosine          the cosine of its update and the aggregate [CGSV]; needs no rows
@@ -98,7 +99,6 @@ class Contribution:
 
     method: Annotated[Method, Doc("how what a client adds is measured")] = "shapley"
     objective: Annotated[Objective, Doc("what models are valued by")] = find_objective("accuracy")
-    orders: Annotated[int, Interval(ge=4), Doc("orders that are drawn for more than 12 clients, in pairs")] = 64
 
     family: ClassVar[Family] = Family.TARGET
     degree: ClassVar[bool] = True
@@ -111,8 +111,6 @@ class Contribution:
 
     def __post_init__(self) -> None:
         check_rising(self.objective)
-        if self.orders % 2:
-            raise ConfigError(f"`orders` of contribution are drawn in pairs, so an even number (got {self.orders})")
 
     @property
     def needs(self) -> Words:
@@ -163,8 +161,8 @@ class Contribution:
             raise ConfigError(
                 f"banzhaf asks about all coalitions, of {MOST_EXACT} clients at most; a round has {number}: use shapley"
             )
-        values, errors = sampled_shapley(value, number, self.orders, seed)
-        text = f"{self.name} by {self.orders} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
+        values, errors = sampled_shapley(value, number, ORDERS, seed)
+        text = f"{self.name} by {ORDERS} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
         return values, (Note("sampled", self.name, text),)
 
 

@@ -89,7 +89,6 @@ LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct 
 LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
 CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
 IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
-Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
 
 
 @criterion(EQUAL_NAME, Family.TRUST, "equal weights: 1 for every client", degree=True, gives=PURE)
@@ -160,7 +159,7 @@ class Attribute:
 
 
 _ALL: tuple[Criterion, ...] = (
-    *(DS, LD, LC, MW, CB, IS, Sharpness, EQUAL),
+    *(DS, LD, LC, MW, CB, IS, EQUAL),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     *(Alignment(), NormInlier(), NearestDistance(), SimilarityFilter(), Turned(), Harmless(), Agreement()),

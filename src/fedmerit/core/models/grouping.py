@@ -16,7 +16,6 @@ from fedmerit.core.types import ClientId, Groups, Matrix, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
-Linkage: TypeAlias = Literal["average", "complete", "single"]
 Cut: TypeAlias = Literal["gap", "silhouette", "constant"]
 Over: TypeAlias = Literal["round", "all"]
 
@@ -48,7 +47,6 @@ class ByCosine:
 
     Agglomerative clustering: the nearest two groups are merged while their distance is below a cut.
 
-    linkage     distance of two groups: the average, largest or smallest of their pairs
     cut         where to stop:
                 `gap`: in the middle of the largest jump between merges in the later half of the merges, so that there
                 are at most half as many groups as clients; without a jump of at least `threshold` all are one group.
@@ -67,7 +65,6 @@ class ByCosine:
     [0, 0, 1, 1]
     """
 
-    linkage: Annotated[Linkage, Doc("distance of two groups, from that of their pairs")] = "average"
     cut: Annotated[Cut, Doc("stop merging at the largest gap, the best silhouette or a constant distance")] = "gap"
     threshold: Annotated[
         float | None,
@@ -101,7 +98,7 @@ class ByCosine:
         if len(moving) > 1:
             inside = used[np.ix_(moving, moving)]
             pairs_inside = np.maximum(inside[np.triu_indices(len(moving), 1)], 0.0)
-            tree = np.asarray(scipy.cluster.hierarchy.linkage(pairs_inside, self.linkage))
+            tree = np.asarray(scipy.cluster.hierarchy.linkage(pairs_inside, "average"))
             cut = self._cut(tree, inside)
             labels[moving] = _labels(tree, cut)
         elif len(moving):

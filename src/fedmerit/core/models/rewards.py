@@ -63,9 +63,8 @@ class TopShare:
     """Reward r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
     share   the client's weight w_i = q_i / sum q (the paper); or `max`, w_i / max w, so that the best gets all [RFFL];
-            or `tanh`, tanh(beta w_i) / max tanh(beta w) [CGSV]
+            or `tanh`, tanh(w_i) / max tanh(w), between the two [CGSV]
     scope   largest magnitudes over the whole model, or a part of num_i in each layer; the first of equal entries
-    beta    altruism of `tanh`: if it is large, every client gets all
 
     >>> aggregate = np.array([3, -4, 1, 0], np.float32)
     >>> weights, updates = np.array([0.5, 0.25]), Updates(np.zeros((2, 4), np.float32))
@@ -76,13 +75,6 @@ class TopShare:
 
     share: Annotated[Share, Doc("share of entries: weight, weight / `max` of the group, or `tanh` (CGSV)")] = "sum"
     scope: Annotated[Scope, Doc("largest of the whole model, or of each `layer`")] = "model"
-    beta: Annotated[float, Interval(gt=0), Doc("of `tanh`: larger makes rewards more equal")] = 1.0
-
-    def __post_init__(self) -> None:
-        if self.share != "tanh" and self.beta != 1:
-            raise ConfigError(
-                f'top-share.beta = {self.beta:g} has no effect with share = "{self.share}"; use share = "tanh"'
-            )
 
     def __call__(
         self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
@@ -98,7 +90,7 @@ class TopShare:
         >>> TopShare("max").shares(np.array([0.6, 0.3, 0.0])).tolist()
         [1.0, 0.5, 0.0]
         """
-        merits = np.tanh(self.beta * weights) if self.share == "tanh" else weights
+        merits = np.tanh(weights) if self.share == "tanh" else weights
         best = merits.max(initial=0.0)
         return merits / best if self.share != "sum" and best > 0 else merits
 

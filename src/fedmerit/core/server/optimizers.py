@@ -75,18 +75,22 @@ class HeavyBall:
         return self.lr / (1 - self.momentum)
 
 
+BETA1 = 0.9
+"""Decay of the mean in Adam and Yogi, as in the paper."""
+
+
 @part("optimizer", "adam")
 class Adam:
-    """Adam (FedAdam): m = beta1 m + (1 - beta1) update, v = beta2 v + (1 - beta2) update^2 [Reddi 2021, Alg. 2].
+    """Adam (FedAdam): m = 0.9 m + 0.1 update, v = beta2 v + (1 - beta2) update^2 [Reddi 2021, Alg. 2].
 
     The next model is model + lr * m / (sqrt(v) + tau). m starts at 0 and v at tau^2, as in the paper. With `correct`, v
-    starts at 0 and lr is corrected for the bias, as in Flower: lr * sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round
+    starts at 0 and lr is corrected for the bias, as in Flower: lr * sqrt(1 - beta2^(t+1)) / (1 - 0.9^(t+1)) in round
     t.
 
-    lr             server learning rate
-    beta1, beta2   decay of m and v
-    tau            added to the divisor: larger is less adaptive
-    correct        correct the bias of m and v, as Flower does
+    lr        server learning rate
+    beta2     decay of v
+    tau       added to the divisor: larger is less adaptive
+    correct   correct the bias of m and v, as Flower does
 
     >>> zero, update = np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32))
     >>> [f"{one(zero, update)[0][0]:.4f}" for one in (Adam(), Adam(correct=True))]
@@ -94,7 +98,6 @@ class Adam:
     """
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
-    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     correct: Annotated[bool, Doc("start v at 0 and correct the bias, as Flower does")] = False
@@ -106,17 +109,17 @@ class Adam:
         second = np.asarray(np.float32(self.beta2) * before + np.float32(1 - self.beta2) * square, np.float32)
         lr = self.lr
         if self.correct:
-            lr *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - self.beta1 ** (index + 1))
-        return _move(model, aggregate, own, second, lr, self.beta1, self.tau)
+            lr *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - BETA1 ** (index + 1))
+        return _move(model, aggregate, own, second, lr, self.tau)
 
 
 @part("optimizer", "yogi")
 class Yogi:
     """Yogi (FedYogi): Adam with v = v - (1 - beta2) update^2 sign(v - update^2) [Reddi 2021, Alg. 2].
 
-    lr             server learning rate
-    beta1, beta2   decay of m, and how fast v changes
-    tau            added to the divisor: larger is less adaptive
+    lr      server learning rate
+    beta2   how fast v changes
+    tau     added to the divisor: larger is less adaptive
 
     >>> update = Aggregate(np.ones(1, np.float32))
     >>> model, _ = Yogi(lr=0.1)(np.zeros(1, np.float32), update)
@@ -125,7 +128,6 @@ class Yogi:
     """
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
-    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("how fast the mean square changes")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
@@ -134,7 +136,7 @@ class Yogi:
         """Keep `first` and `second` for the next round."""
         square, before = np.square(aggregate.update), _second(own, model, self.tau)
         second = before - np.float32(1 - self.beta2) * square * np.sign(before - square)
-        return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
+        return _move(model, aggregate, own, second, self.lr, self.tau)
 
 
 EPSILON = 1e-3
@@ -173,11 +175,9 @@ def _second(own: Own, model: Model, tau: float) -> Model:
     return np.full_like(model, tau**2) if stored is None else stored
 
 
-def _move(
-    model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float, beta1: float, tau: float
-) -> tuple[Model, Own]:
+def _move(model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float, tau: float) -> tuple[Model, Own]:
     """Return model + lr * m / (sqrt(v) + tau), and the state."""
     last = own["first"] if "first" in own else np.zeros_like(model)
-    first = np.float32(beta1) * last + np.float32(1 - beta1) * aggregate.update
+    first = np.float32(BETA1) * last + np.float32(1 - BETA1) * aggregate.update
     move = np.float32(lr) * first / (np.sqrt(second) + np.float32(tau))
     return np.asarray(model + move, np.float32), {"first": first, "second": second}

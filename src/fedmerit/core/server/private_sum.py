@@ -76,15 +76,14 @@ class PrivateSum:
         assert view is not None  # a round has one
         # Recorded first: a crash after this line costs an unused release, never an unrecorded one.
         view.host.book(Release(view.index, self.noise, self.fraction))
-        clients, length = len(view.host.names), view.host.trainable or len(view.model)
+        clients, length = len(view.host.names), len(view.model)
         total = self.noise * self.clip * self._normals(length, batch.seed, view.index)
         if batch.summed is not None:
-            total += batch.summed.total[:length]
+            total += batch.summed.total
         elif len(batch.updates):
             factors = self.factors(batch.candidates[0]) * clip_factors(batch.updates.norms, self.clip)
-            total += batch.updates.combine(factors)[:length]
-        noisy = np.zeros(len(view.model), np.float32)
-        noisy[:length] = total * self.factor(clients)
+            total += batch.updates.combine(factors)
+        noisy = (total * self.factor(clients)).astype(np.float32)
         return noisy if weights.ndim == 1 else np.broadcast_to(noisy, (len(weights), len(noisy)))
 
     @property

@@ -20,7 +20,7 @@ from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import ConfigError
 
 SUM_TOLERANCE = 1e-6
-Join: TypeAlias = Literal["sum", "product", "minimum"]
+Join: TypeAlias = Literal["sum", "product"]
 SIGNS = {"sum": " + ", "product": " * "}
 
 
@@ -35,7 +35,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one client's score is made of: `join` of the terms / divisor, then the rank that takes its place.
+    """What one client's score is made of: `join` of the terms, then the rank that takes its place.
 
     rank    None, or (the client's rank, the number of clients, how ranks count): 1 is the worst
     score   what comes out
@@ -46,7 +46,6 @@ class Terms:
 
     terms: tuple[Term, ...]
     join: Join
-    divisor: float = 1.0
     rank: tuple[float, int, str] | None = None
     score: float = float("nan")
 
@@ -54,14 +53,10 @@ class Terms:
     def joined(self) -> float:
         """The terms put together, before any rank takes their place."""
         values = [term.value for term in self.terms]
-        whole = sum(values) if self.join == "sum" else math.prod(values) if self.join == "product" else min(values)
-        return whole / self.divisor
+        return sum(values) if self.join == "sum" else math.prod(values)
 
     def __str__(self) -> str:
-        texts = [term.text for term in self.terms]
-        whole = f"least of {', '.join(texts)}" if self.join == "minimum" else SIGNS[self.join].join(texts)
-        if self.divisor != 1:
-            whole = f"({whole}) / {self.divisor:.4f}"
+        whole = SIGNS[self.join].join(term.text for term in self.terms)
         if self.rank is None:
             return f"{whole} = {self.score:.5g}" if " " in whole else f"{self.score:.5g}"
         place, clients, how = self.rank
@@ -93,8 +88,8 @@ def explain_score(score: Score, table: Matrix, place: int) -> Terms | None:
     return score.terms(table, place) if isinstance(score, ExplainedScore) else None
 
 
-def _sum(terms: Sequence[Term], divisor: float = 1.0) -> Terms:
-    return Terms(tuple(terms), "sum", divisor, score=sum(term.value for term in terms) / divisor)
+def _sum(terms: Sequence[Term]) -> Terms:
+    return Terms(tuple(terms), "sum", score=sum(term.value for term in terms))
 
 
 def _prioritized_terms(row: Vector) -> list[Term]:
@@ -138,42 +133,6 @@ class Prioritized:
     def terms(self, table: Matrix, place: int = 0) -> Terms:
         """c_1 + c_1 c_2 + ..."""
         return _sum(_prioritized_terms(table[place]))
-
-
-@part("score", "prioritized-and")
-class PrioritizedAnd:
-    """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1; not monotone [Yager 2008]."""
-
-    gives = ACCOUNTED
-
-    def __call__(self, table: Matrix) -> Vector:
-        """A weak criterion counts less where better ones are weak already."""
-        return np.asarray(np.power(table, importance(table)).min(axis=1))
-
-    def terms(self, table: Matrix, place: int = 0) -> Terms:
-        """c_i ** lambda_i, of which the least counts."""
-        row, powers = table[place], importance(table[place : place + 1])[0]
-        terms = [
-            Term(tuple(range(i + 1)), f"{row[i]:.4f} ** {powers[i]:.4f}", float(row[i] ** powers[i]))
-            for i in range(len(row))
-        ]
-        return Terms(tuple(terms), "minimum", score=min(term.value for term in terms))
-
-
-@part("score", "prioritized-mean")
-class PrioritizedMean:
-    """s = sum_i lambda_i c_i / sum_i lambda_i [Yager 2008]; range 0..1."""
-
-    gives = ACCOUNTED
-
-    def __call__(self, table: Matrix) -> Vector:
-        """lambda_1 is 1, so the divisor is never 0."""
-        factors = importance(table)
-        return np.asarray((factors * table).sum(axis=1) / factors.sum(axis=1))
-
-    def terms(self, table: Matrix, place: int = 0) -> Terms:
-        """As prioritized, divided by the sum of the lambdas."""
-        return _sum(_prioritized_terms(table[place]), float(importance(table[place : place + 1]).sum()))
 
 
 @part("score", "lexicographic")

@@ -22,6 +22,7 @@ const KINDS = new Map([
   ["scaled", "values above the public scale of their criterion"],
   ["clipped", "updates that were clipped"],
   ["privacy-void", "noise from the run's seed: no privacy"],
+  ["hidden", "updates that the server did not see one by one"],
   ["stranger", "nodes with an unknown name"],
   ["constant", "a final model that is not better than one answer for all"],
 ]);

@@ -4,7 +4,7 @@
 const ALIKE = 1e-9; // weights that differ by less are equal
 const KEPT_DIGITS = 6e-4; // weights are kept with four digits: a larger difference comes from a cap
 const FAR = 2; // a value is far from the best one where they differ by more than this factor
-const ORDERED = new Set(["Prioritized", "PrioritizedAnd", "PrioritizedMean", "Lexicographic"]);
+const ORDERED = new Set(["Prioritized", "Lexicographic"]);
 const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split(" ");
 const CRITERIA = new Map();
 function takeCriteria() {

@@ -1,7 +1,5 @@
 // Terms: the addends or factors that a client's score is made of; says the same as the scores of core/weights.
 
-// lambda_1 = 1, lambda_i = lambda_{i-1} * c_{i-1}
-const importanceOf = (row) => row.map((_, i) => productOf(row.slice(0, i)));
 const productOf = (values) => values.reduce((product, value) => product * value, 1);
 const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);
 
@@ -11,7 +9,6 @@ const fromBest = (row) => placesBy(row, (value) => -value);
 
 // A term has the numbers that are shown of it, and the value that they give.
 const factorsTerm = (...numbers) => ({ numbers, value: productOf(numbers) });
-const powerTerm = (base, exponent) => ({ numbers: [base, exponent], value: base ** exponent });
 
 const prioritizedTerms = (row) => row.map((_, i) => factorsTerm(...row.slice(0, i + 1)));
 const weightedTerms = (weights, values) => values.map((value, i) => factorsTerm(weights[i], value));
@@ -37,18 +34,10 @@ function lexicographicTerms(_, row, table) {
   return { terms: [{ text: `${table.length} - ${numberText(rank, 6)}`, value: table.length - rank }] };
 }
 
-// Name of the score -> (score, row, table) -> its terms; they are summed and divided by 1 where nothing else is said.
+// Name of the score -> (score, row, table) -> its terms; they are summed where nothing else is said.
 const SCORES = new Map([
   ["Prioritized", (_, row) => ({ terms: prioritizedTerms(row) })],
-  [
-    "PrioritizedAnd",
-    (_, row) => {
-      const powers = importanceOf(row);
-      return { terms: row.map((value, i) => powerTerm(value, powers[i])), join: "minimum", sign: " ** " };
-    },
-  ],
   ["Lexicographic", lexicographicTerms],
-  ["PrioritizedMean", (_, row) => ({ terms: prioritizedTerms(row), divisor: sumOf(importanceOf(row)) })],
   [
     "WeightedMean",
     ({ weights }, row) => ({ terms: weightedTerms(weights.length ? weights : row.map(() => 1 / row.length), row) }),
@@ -61,7 +50,6 @@ const SCORES = new Map([
 const JOINS = {
   sum: { join: sumOf, write: (texts) => texts.join(" + ") },
   product: { join: productOf, write: (texts) => texts.join(" * ") },
-  minimum: { join: (values) => Math.min(...values), write: (texts) => `least of ${texts.join(", ")}` },
 };
 
 // What a rank counts among `clients`; 1 is the worst.
@@ -72,7 +60,7 @@ const RANKINGS = new Map([
   ["top", (rank, clients, top) => (rank > clients - Math.ceil(top * clients - 1e-9) ? rank : 0)],
 ]);
 
-// { terms, join, sign, divisor, joined, rank, score } of one client of a table with a row per client; null for a score
+// { terms, join, joined, rank, score } of one client of a table with a row per client; null for a score
 // that is not one of ours.
 function termsOf(score, table, place) {
   return score?.is === "Ranked" ? rankedTerms(score, table, place) : rowTerms(score, table[place], table);
@@ -80,8 +68,8 @@ function termsOf(score, table, place) {
 
 function rowTerms(score, row, table) {
   if (!SCORES.has(score?.is)) return null;
-  const found = { join: "sum", sign: " * ", divisor: 1, rank: null, ...SCORES.get(score.is)(score, row, table) };
-  const joined = JOINS[found.join].join(found.terms.map(({ value }) => value)) / found.divisor;
+  const found = { join: "sum", rank: null, ...SCORES.get(score.is)(score, row, table) };
+  const joined = JOINS[found.join].join(found.terms.map(({ value }) => value));
   return { ...found, joined, score: joined };
 }
 
@@ -110,10 +98,9 @@ const worthIn = (values, mine, { how, top }) =>
   mine > 0 ? RANKINGS.get(how)(rankIn(values, mine), values.length, top) : 0;
 
 // As `fedmerit explain` writes it; the score is that of the ledger, which has more digits than the page's values give.
-function termsText({ terms, join, sign, divisor, joined, rank }, score) {
-  const texts = terms.map(({ text, numbers }) => text ?? numbers.map(fourText).join(sign));
-  const all = JOINS[join].write(texts);
-  const whole = divisor === 1 ? all : `(${all}) / ${numberText(divisor)}`;
+function termsText({ terms, join, joined, rank }, score) {
+  const texts = terms.map(({ text, numbers }) => text ?? numbers.map(fourText).join(" * "));
+  const whole = JOINS[join].write(texts);
   if (!rank) return whole.includes(" ") ? `${whole} = ${numberText(score)}` : numberText(score);
   const place = `rank ${numberText(rank.place, 6)} of ${rank.of} from below`;
   return `${whole} = ${numberText(joined)}, ${place}, which counts ${numberText(score)} (${rank.how})`;
