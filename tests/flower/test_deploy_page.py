@@ -67,10 +67,10 @@ class Site:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
-    def wait_for(self, name: str, text: str, seconds: float = 300) -> float:
+    def wait_for(self, name: str, text: str, seconds: float = 600) -> float:
         return self.until(lambda: text in self.log(name), seconds)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 300) -> float:
+    def until(self, condition: Callable[[], bool], seconds: float = 600) -> float:
         begun = time.monotonic()
         while not condition():
             assert time.monotonic() - begun < seconds
@@ -144,14 +144,15 @@ def test_the_page_is_what_happens(site: Site):
     (site.folder / "seconds").write_text(f"from nothing to the first round: {seconds:.0f} s\n")
     assert_shown(healthy, site.call(doctor), site)
     site.wait_for("server", "the run is in")
-    time.sleep(5)
+    site.until(lambda: not site.processes("flwr-serverapp") and not site.processes("flwr-clientapp"), 60)
+    assert len(site.processes("fork-server")) == 4  # one per node and none per run
     assert_shown(log, site.log("server"), site)
     assert_shown(refused, site.call(grep), site)
     run = Run.load(site.folder / "runs/first")
     assert {event.client for event in run.events() if event.kind == "left-out"} == {3}
     assert [one.id for one in run.explain(3)] == [0, 1, 2]
     answers = [json.loads(line) for line in (site.folder / "kits/hospital-4/answers.jsonl").read_text().splitlines()]
-    assert {line["kind"] for line in answers if line["answer"] == "refused"} == {"train"}
+    assert {line["kind"] for line in answers if line["answer"] == "refused"} >= {"train", "evaluate"}
 
 
 SUPERLINK = f"{sys.executable} -m fedmerit.flower.superlink --kit .."

@@ -23,6 +23,7 @@ from fedmerit.config.privacy import make_collect, recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks.attack import Attackers
 from fedmerit.core.host import ServerSetup
+from fedmerit.core.parts import declared
 from fedmerit.core.reasons import called
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
@@ -34,7 +35,7 @@ from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import Enrolment, read_enrolment
 from fedmerit.flower.clientapp import make_client_app
-from fedmerit.flower.gridfleet import GridFleet
+from fedmerit.flower.gridfleet import NO_PULL, GridFleet
 from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
@@ -128,6 +129,8 @@ def prepare(config: Config) -> tuple[ServerSetup, Attackers]:
         )
     half = make_server(config)
     recipe = with_control(recipe_of(config), half)
+    if "pulled training" in declared(recipe.models, "needs"):
+        raise ConfigError(NO_PULL)
     splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
     collect = make_collect(config, recipe)
     check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)

@@ -77,6 +77,11 @@ from fedmerit.flower.messages import (
 from fedmerit.flower.secure_sum import SignedKeys, masked_total, signed_keys
 
 log = logging.getLogger("flwr")
+NO_PULL = (
+    "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
+    'use `fedmerit run`, or recipe "finetuned"'
+)
+"""The error for models that need pulled training."""
 
 
 @dataclass
@@ -183,10 +188,7 @@ class GridFleet:
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Send one training message per client; the model goes only to clients without a personal model."""
         if any(download.training.pull is not None for download in downloads.values()):
-            raise ConfigError(
-                "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
-                'use `fedmerit run`, or recipe "finetuned"'
-            )
+            raise ConfigError(NO_PULL)
         self._identify_new_nodes()
         personal = {client: download.training.personal for client, download in downloads.items()}
         starts = {

@@ -213,8 +213,7 @@ def check_app(config: Config, say: Say) -> None:
         return
     if nodes is None:
         check_config(config, task)
-    else:
-        prepare(config)
+    prepare(config)
 
 
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
