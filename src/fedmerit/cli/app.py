@@ -187,12 +187,15 @@ def main() -> None:
 
 
 def run_command(command: Callable[[], object]) -> None:
-    """Run a command and exit with 2 and one message after a user's mistake, with 1 after a failure."""
+    """Run a command and exit with 2 and one message after a user's mistake, 1 after a failure, 130 if stopped."""
     try:
         command()
     except UserError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
+    except RunStopped as stop:
+        err_console.print(str(stop), markup=False, soft_wrap=True)
+        sys.exit(130)
     except BrokenPipeError:  # the reader closed the pipe, for example `fedmerit list tasks | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -130,8 +130,8 @@ class GridFleet:
                 why = "".join(f"; a node reported: {reason}" for reason in sorted(set(self.unidentified.values()))[:3])
                 absent = [called(name) for client, name in enumerate(self.server.names) if client not in self.nodes]
                 raise RunFailed(
-                    f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s (not "
-                    f"{', '.join(absent[:10])}){why}"
+                    f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s{why}; missing: "
+                    f"{', '.join(absent[:10])}"
                 )
             time.sleep(POLL_SECONDS)
 
