@@ -116,6 +116,13 @@ def test_an_audit_of_rows_that_are_too_few_or_of_an_unlisted_objective_is_refuse
     audit = pack({"model": np.zeros(LENGTH, np.float32)}, {"objectives": ["accuracy"], "on": "test"})
     policy("[facts]\nsamples = 0")
     assert "it does not report accuracy" in ask(audit, "evaluate.audit").error.reason
+    policy("min_rows = 100")  # more than the test rows, fewer than the training rows
+    assert "100 rows or more" in ask(audit, "evaluate.audit").error.reason
+    assert not ask(training(["samples"]), "train").has_error()
+    policy("min_rows = 1_000")
+    dodging = training(["samples"])
+    dodging["config"]["on"] = "validation"  # of which the node has none
+    assert "1000 rows or more" in ask(dodging, "train").error.reason
     policy("min_rows = 10_000")
     assert "10000 rows or more" in ask(audit, "evaluate.audit").error.reason
     policy("")
@@ -124,7 +131,7 @@ def test_an_audit_of_rows_that_are_too_few_or_of_an_unlisted_objective_is_refuse
 
 def hostile(random: random.Random) -> tuple[RecordDict, str, str | None]:
     """A request that breaks the policy, or makes no sense."""
-    kinds = ("train", "train.reward", "evaluate", "evaluate.audit", "query.sum", HELLO)
+    kinds = ("train", "train.reward", "evaluate", "evaluate.audit", "train.upload", HELLO)
     bad = config().replace("prioritized", "robust")
     own = config().replace('"CB"', f'"module{random.randrange(99)}:leak"')
     wrong = ConfigRecord({"facts": ["samples"], "round": "x", "models": -1})
@@ -155,11 +162,11 @@ def test_none_of_1000_hostile_or_disallowed_requests_is_served(policy: Any):
     assert not ask(training(["samples"]), "train").has_error()  # the node still serves what is allowed
 
 
-def bundle(**files: str) -> bytes:
+def bundle(project: str, *others: str) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name.replace("__", "/").replace("_", "."), text)
+        for name in ("pyproject.toml", *others):
+            archive.writestr(name, project)
     return buffer.getvalue()
 
 
@@ -170,13 +177,12 @@ APP = '[tool.flwr.app.components]\nclientapp = "{}"\n'
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (
-            bundle(pyproject_toml=APP.format(CLIENT), steal_py="x"),
-            "the app brings code: steal.py",
-        ),
-        (bundle(pyproject_toml=APP.format("os:system")), "is not fedmerit.flower.app:client"),
-        (bundle(pyproject_toml="[tool"), "cannot be read"),
-        (bundle(pyproject_toml="a" * (1 << 21)), "too large"),
+        (bundle(APP.format(CLIENT), "steal.py"), "the app brings code: steal.py"),
+        (bundle(APP.format(CLIENT), "pyproject.toml.py"), "the app brings code: pyproject.toml.py"),
+        (bundle(APP.format(CLIENT), ".info/../steal.py"), "the app brings code: .info/../steal.py"),
+        (bundle(APP.format("os:system")), "is not fedmerit.flower.app:client"),
+        (bundle("[tool"), "cannot be read"),
+        (bundle("a" * (1 << 21)), "too large"),
         (b"no archive", "cannot be read"),
     ],
 )

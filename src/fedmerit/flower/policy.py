@@ -14,7 +14,7 @@ import os
 import sys
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -30,17 +30,16 @@ from fedmerit.config.schema import make_config, read_toml
 from fedmerit.config.sections import NotNegative, Section, validate
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
-from fedmerit.flower.messages import CONFIG, HELLO, REWARD
+from fedmerit.flower.messages import CONFIG, EVALUATE, HELLO, REWARD
 from fedmerit.tasks.registry import ClientHalf
 
 POLICY = "FEDMERIT_POLICY"
 """Environment variable: the policy file of this node."""
 APP, TEXT = "fedmerit.flower.app:client", "fedmerit"
 """The ClientApp of the apps that fedmerit makes, and the key of their configuration."""
-MOST_FILES, MOST_BYTES = 100, 1 << 20
-"""Limits of an app without code: files, and bytes of its pyproject.toml."""
-NO_CODE = ("pyproject.toml", ".info/")
-"""The files of an app without code."""
+PROJECT, MOST_BYTES = "pyproject.toml", 1 << 20
+NO_CODE = {PROJECT, ".info/CONTENT"}
+"""The files of an app without code, and the most bytes that the first may have."""
 REFUSED, FAILED = "refused by the site's policy", "the node could not answer"
 EPSILON = 1e-9
 """0.15 / 0.05 is a little less than 3 in floats, and still three steps."""
@@ -70,13 +69,13 @@ class Policy(Section):
             return None
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as bundle:
-                files = bundle.infolist()
-                code = [file.filename for file in files if not file.filename.startswith(NO_CODE)]
-                if code or len(files) > MOST_FILES:
+                names = bundle.namelist()
+                code = sorted({*names} - NO_CODE)
+                if code or len(names) != len({*names}):  # which of two files with one name is read is not defined
                     return f"{REFUSED}: the app brings code: {printable(', '.join(code), 200)}"
-                if bundle.getinfo("pyproject.toml").file_size > MOST_BYTES:
-                    return f"{REFUSED}: the app's pyproject.toml is too large"
-                app = tomllib.loads(bundle.read("pyproject.toml").decode())["tool"]["flwr"]["app"]["components"]
+                if bundle.getinfo(PROJECT).file_size > MOST_BYTES:
+                    return f"{REFUSED}: the app's {PROJECT} is too large"
+                app = tomllib.loads(bundle.read(PROJECT).decode())["tool"]["flwr"]["app"]["components"]
         except Exception as error:  # a hostile file may cause any error
             return f"{REFUSED}: the app cannot be read: {type(error).__name__}"
         return None if app.get("clientapp") == APP else f"{REFUSED}: the app's ClientApp is not {APP}"
@@ -86,10 +85,12 @@ class Policy(Section):
         content, kind = message.content, message.metadata.message_type
         record = content.get(CONFIG)
         settings = record if isinstance(record, ConfigRecord) else {}
-        reason = self._refuses_run(context.run_config) or self._refuses_facts(settings)
+        lists = [settings.get(key) for key in ("facts", "objectives")]
+        names = [str(name) for requested in lists if isinstance(requested, list) for name in requested]
+        reason = self._refuses_run(context.run_config) or self._refuses_facts(names)
         if reason is None and kind != HELLO and self.min_rows:
-            split = "validation" if kind == REWARD else str(settings.get("on", "training"))
-            data = half(context).data
+            data, split = half(context).data, "validation" if kind == REWARD else "training"
+            split = str(settings.get("on")) if kind.startswith(EVALUATE) else split
             rows = len({"training": data.train, "validation": data.validation}.get(split, data.test))
             if 0 < rows < self.min_rows:
                 reason = f"it answers from {self.min_rows} rows or more"
@@ -106,10 +107,8 @@ class Policy(Section):
             return f"it does not run recipe {recipe}; `recipes` allows {_listed(self.recipes)}"
         return None
 
-    def _refuses_facts(self, settings: Mapping[str, Any]) -> str | None:
+    def _refuses_facts(self, names: Sequence[str]) -> str | None:
         """Return which requested fact or objective may not leave the node."""
-        lists = [settings.get(key) for key in ("facts", "objectives")]
-        names = [str(name) for requested in lists if isinstance(requested, list) for name in requested]
         refused = next((name for name in names if name not in self.facts), None) if self.facts is not None else None
         return None if refused is None else f"it does not report {refused}; [facts] has {_listed(self.facts or ())}"
 
