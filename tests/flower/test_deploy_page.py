@@ -156,7 +156,7 @@ def test_the_page_is_what_happens(site: Site):
 
 
 SUPERLINK = f"{sys.executable} -m fedmerit.flower.superlink --kit .."
-RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=10 --out runs/second"
+RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=8 --out runs/second"
 
 
 def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
@@ -196,7 +196,7 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
     site.wait_for("resumed", "the run is in")
     assert site.started["resumed"].wait(60) == 0
     rounds = [row["round"] for row in Run.load(site.folder / "runs/second").ledger.rounds()]
-    assert rounds == list(range(1, 11))
+    assert rounds == list(range(1, 9))
     (site.folder / "noticed").write_text(json.dumps(noticed))
     assert noticed["ServerApp"] < 30
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -21,6 +22,7 @@ from flwr.common.constant import ACCESS_TOKEN_KEY
 from flwr.supercore import sql_mixin
 from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 
+from fedmerit.engine.logs import VARIABLE, JsonLines, start_logs
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key, sign_server, valid_until
@@ -170,10 +172,14 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
         (in_memory_corestate, "HEARTBEAT_DEFAULT_INTERVAL"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))  # as they were, when this test ends
-    begun = list[int]()
+    begun, module = list[int](), importlib.import_module("flwr.superlink.cli.flower_superlink")
+    monkeypatch.setattr(module, "get_uvicorn_log_config", module.get_uvicorn_log_config)
+    monkeypatch.setattr(start_logs.__module__ + ".LOGGERS", ())  # the loggers of this process stay
+    monkeypatch.setenv(VARIABLE, "json")
     monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: begun.append(1))
     patient_superlink()
     assert begun == [1]
+    assert {one["()"] for one in module.get_uvicorn_log_config(20)["formatters"].values()} == {JsonLines}
     with closing(sqlite3.connect(":memory:")) as connection:
         sql_mixin._set_sqlite_pragmas(connection, None)
         assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)

@@ -108,7 +108,8 @@ class Link:
         try:
             answer = json.loads(done.stdout)
         except json.JSONDecodeError:
-            raise RunFailed(f"flwr {words[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}") from None
+            why = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+            raise RunFailed(f"flwr {words[0]} failed: {why[-1][-500:]}") from None
         return answer if isinstance(answer, dict) else {}
 
     def wait(self, seconds: float, say: Say) -> None:

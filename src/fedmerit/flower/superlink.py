@@ -15,6 +15,7 @@ ServerApp without a heartbeat during that time is not aborted.
 from __future__ import annotations
 
 import hmac
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -152,8 +153,9 @@ def patient_superlink(node_keys: Sequence[Path] = ()) -> None:
         create_app = api.create_app
         vars(api)["create_app"] = lambda *given: register(create_app(*given), node_keys)
     if start_logs():
-        config = vars(cli)["get_uvicorn_log_config"]
-        vars(cli)["get_uvicorn_log_config"] = lambda level: as_json(config(level))
+        module = vars(importlib.import_module("flwr.superlink.cli.flower_superlink"))
+        config = module["get_uvicorn_log_config"]
+        module["get_uvicorn_log_config"] = lambda level: as_json(config(level))
     cli.flower_superlink()
 
 
