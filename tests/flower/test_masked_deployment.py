@@ -1,0 +1,68 @@
+"""A masked round on six real SuperNodes with node keys, two of which are killed between the phases."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from fedmerit import Run, run_config
+from fedmerit.config.schema import make_config
+from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
+from fedmerit.flower.loopback import loopback
+from fedmerit.flower.start import on_superlink
+
+pytestmark = pytest.mark.long
+NODES, DYING = 6, (1, 4)
+DIES = """
+import os, signal
+import fedmerit.flower.kept as kept
+import fedmerit.flower.clientapp as clientapp
+def die(*asked):  # as if the machine failed: the SuperNode's whole process group
+    os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+clientapp.upload_masked = die
+"""
+
+
+def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: Path):
+    task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES}
+    run = {"rounds": 1, "fraction": 1.0, "workers": 1, "deadline": 150.0}
+    values = {"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run}
+    config = make_config({**values, "privacy": {"masked": True}})
+    roster, lines = tmp_path / "enrolled.toml", list[str]()
+    (tmp_path / "dying").mkdir()
+    (tmp_path / "dying" / "sitecustomize.py").write_text(DIES)
+    with loopback(tmp_path / "link", 0, secure=True) as made:
+        for place in range(NODES):
+            path = os.environ.get("PYTHONPATH", "")
+            path = f"{tmp_path / 'dying'}{os.pathsep}{path}" if place in DYING else path
+            node = f"partition-id={place} num-partitions={NODES} roster='{roster}'"
+            with mock.patch.dict(os.environ, {"PYTHONPATH": path}):
+                made.supernode(place, NODES, f"{node} key='{made.folder / 'keys' / f'node{place}'}'")
+        for place in range(NODES):
+            made.wait_for(f"node{place}", "SuperNode ID", 300)
+        keys = [read_fingerprint(made.keys[place].public) for place in range(NODES)]
+        write_enrolment(
+            roster, Enrolment(client=tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
+        )
+        on_superlink(
+            *(config, tmp_path / "out", made.address, Path(made.trust()[1])),
+            plain=False,
+            say=lines.append,
+            enrolled=roster,
+            key=made.operator_key,
+        )
+    theirs = Run.load(tmp_path / "out")
+    assert {event.client for event in theirs.events() if event.kind == "left-out"} == set(DYING), lines
+    weights = {one.id: one.weight for one in theirs.explain(1)}
+    assert sorted(weights) == [place for place in range(NODES) if place not in DYING]
+    everyone = run_config(config, tmp_path / "local")
+    assert np.isfinite(theirs.model).all()
+    assert theirs.model.tobytes() != everyone.model.tobytes()
+    samples = {one.id: one.facts["samples"] for one in everyone.explain(1)}
+    total = sum(samples[client] for client in weights)
+    assert weights == pytest.approx({client: samples[client] / total for client in weights}, abs=0.02)
