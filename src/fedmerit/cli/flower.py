@@ -29,7 +29,7 @@ class _RunUnlessNamed(TyperGroup):
 
 flower = typer.Typer(
     cls=_RunUnlessNamed,
-    help="Run on Flower: provision sites, start nodes, start, follow and stop runs.",
+    help="Run on Flower; provision sites, follow and stop runs.",
     epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4",
     no_args_is_help=True,
     rich_markup_mode="markdown",
