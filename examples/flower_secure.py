@@ -1,6 +1,6 @@
 """A secure deployment on loopback: TLS, keys of nodes and of the operator, and who is refused; then a run.
 
-`make flower-secure` calls it. The same steps by hand, for real machines, stand in docs/flower.md.
+`make flower-secure` calls it. docs/deploy.md has the same deployment on several machines.
 """
 
 import sys

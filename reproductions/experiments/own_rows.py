@@ -30,10 +30,10 @@ from fedmerit import Federation, Run, Task, federate
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.run import make_selection
 from fedmerit.config.schema import Config, make_config
-from fedmerit.flower.loopback import HOST, QUIET, free_port, node_config, write_connection
+from fedmerit.flower.loopback import HOST, free_port, node_config, write_connection
 from fedmerit.flower.processes import descendants
 from fedmerit.flower.start import on_superlink
-from fedmerit.flower.supernode import BIN
+from fedmerit.flower.supernode import BIN, QUIET
 from fedmerit.tasks.registry import make_learner
 
 HOSPITALS, ROUNDS = 8, 2

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from typer.testing import CliRunner
 
 from fedmerit.cli.app import app
 from fedmerit.engine.logs import LOGGERS, VARIABLE
 from fedmerit.errors import ConfigError
-from fedmerit.flower.keys import make_certificates, valid_until
+from fedmerit.flower.keys import make_certificates, sign_server, valid_until
 from fedmerit.report import doctor
 
 
@@ -37,11 +35,12 @@ def logs_as_before(monkeypatch: pytest.MonkeyPatch):
 def test_a_well_machine_and_its_certificates(tmp_path: Path):
     make_certificates(tmp_path, "server.example")
     config = Path(__file__).parents[2] / "examples/digits.toml"
-    told = call("doctor", str(config), "--certificates", str(tmp_path), "--json")
+    told = call("doctor", str(config), "--json")
     found = {one["check"]: one for one in json.loads(told.stdout)["checks"]}
     assert told.exit_code == 0, told.stdout
-    wanted = {"versions", "processor", "memory", "disk", "data", "port 9092", "port 9094"}
-    assert wanted | {"ca.crt", "server.pem", "server.key"} <= set(found)
+    assert {"versions", "processor", "memory", "disk", "data", "port 9092", "port 9094"} <= set(found)
+    checks = [found.check for found in doctor.check_certificates(tmp_path)]
+    assert checks == ["ca.crt", "server.pem", "server.key", "server.key"]
     assert found["data"]["text"].startswith("digits: 20 clients")
 
 
@@ -52,7 +51,7 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pyt
     texts = [found.text for found in doctor.check_certificates(tmp_path / "a") if found.status == "failed"]
     assert texts[0].endswith(f"chmod 600 {one.server_key}")
     assert "is not the key of" in texts[1]
-    assert call("flower", "renew", str(tmp_path / "a"), "--host", "server.example").exit_code == 0
+    sign_server(tmp_path / "a", tmp_path / "a", "server.example")
     assert {found.status for found in doctor.check_certificates(tmp_path / "a")} == {"ok"}
     ends = valid_until(one.server)
     for days, status in ((3, "warning"), (-3, "failed")):
@@ -67,26 +66,13 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pyt
             patch.setattr(doctor, "datetime", Clock)
             found = {each.check: each for each in doctor.check_certificates(tmp_path / "a")}
         assert found["server.pem"].status == status
-        assert found["server.pem"].text.endswith(f"fedmerit flower renew {tmp_path / 'a'}")
+        assert found["server.pem"].text.endswith("call `fedmerit flower provision` again with the same --out")
     assert ends > datetime.now(UTC)
-    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
-    told = call("doctor", "--certificates", str(tmp_path / "nowhere"), "--superlink", "127.0.0.1:1", "--json")
+    told = call("doctor", "--kit", str(tmp_path / "nowhere"), "--superlink", "127.0.0.1:1", "--json")
     assert told.exit_code == 1
-
-
-def test_a_superlink_that_answers_by_tls(tmp_path: Path):
-    files = make_certificates(tmp_path)
-    pair = (files.server_key.read_bytes(), files.server.read_bytes())
-    server = grpc.server(ThreadPoolExecutor(1))
-    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-    server.start()
-    try:
-        found = doctor.check_superlink(f"127.0.0.1:{port}", files.authority)
-        taken = doctor.check_port(port, "SuperLink")
-    finally:
-        server.stop(None)
-    assert (found.status, taken.status) == ("ok", "warning")
-    assert "answers by TLS after" in found.text
+    failed = {one["check"]: one["text"] for one in json.loads(told.stdout)["checks"] if one["status"] == "failed"}
+    assert "is not a kit" in failed["kit"]
+    assert failed["superlink"].startswith("127.0.0.1:1 does not answer in plain text ([Errno 111] Connection refused)")
 
 
 def test_logs_as_json(tmp_path: Path):

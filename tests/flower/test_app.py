@@ -18,7 +18,7 @@ from fedmerit.errors import RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import TEXT, client, main
 from fedmerit.flower.loopback import Loopback
-from fedmerit.flower.start import write_app
+from fedmerit.flower.start import check_app, write_app
 from fedmerit.store.ledger import Ledger
 
 TOML = """
@@ -113,10 +113,11 @@ class Dying(InProcessGrid):
 
 MISTAKES = {
     "no way": ((), "give one of"),
-    "secure": (("--simulation", "--secure"), "goes with"),
-    "insecure": (("--loopback", "--insecure"), "goes with"),
+    "secure": (("--simulation", "--secure"), "go with --loopback"),
+    "insecure": (("--loopback", "--insecure"), "--insecure with --superlink"),
     "value": (("--loopback", "--set", "train.lr=-1"), "train.lr"),
-    "no certificate": (("--superlink", "127.0.0.1:1"), "--root-certificates"),
+    "no certificate": (("--superlink", "127.0.0.1:1"), "--kit DIR for TLS"),
+    "no kit": (("--kit", "."), "is not a kit"),
     "a name": (("--superlink", "somewhere", "--insecure"), "name of a connection"),
 }
 
@@ -126,6 +127,30 @@ MISTAKES = {
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, mistake: str, named: tuple[str, ...]):
     options, says = MISTAKES[mistake]
     assert says in one_line(cli("flower", *named, config, *options))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (("run.device=cuda",), "Flower nodes train on CPUs"),
+        (("recipe={name='ditto'}",), "do not run on Flower"),
+        (("recipe={name='fedval',criteria=['validated:accuracy']}",), "server"),
+        (("task.classes=3",), "task.classes"),
+    ],
+)
+def test_a_configuration_is_checked_before_it_is_sent(
+    changes: tuple[str, ...], says: str, cli: CommandLine, config: Path
+):
+    options = [word for change in changes for word in ("--set", change)]
+    assert says in one_line(cli("flower", config, "--superlink", "127.0.0.1:1", "--insecure", *options))
+
+
+def test_data_that_only_the_server_has_is_said_and_not_an_error(tmp_path: Path):
+    nodes = {"names": ["a", "b"], "classes": 2, "shape": [2], "server": str(tmp_path / "none.npz")}
+    said = list[str]()
+    check_app(make_config({"task": {"data": "nodes", "nodes": nodes}}), said.append)
+    assert len(said) == 1
+    assert "is not on this machine" in said[0]
 
 
 def test_a_missing_file_is_named(cli: CommandLine, tmp_path: Path):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
-from helpers import CommandLine, SoftmaxLearner, one_line, small_task
+from helpers import SoftmaxLearner, small_task
 from test_faults import BAD, Meddling, fleet_on, honest, next_round, played, task
 
 from fedmerit import DS, LD, fedavg, prioritized
@@ -20,7 +19,7 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.flower import GridFleet
-from fedmerit.flower.admission import EnrolledClient, Enrolment, fingerprint, read_enrolment
+from fedmerit.flower.admission import EnrolledClient, Enrolment, fingerprint
 from fedmerit.flower.app import SEED, with_server_seed
 from fedmerit.flower.keys import make_node_key
 
@@ -110,27 +109,6 @@ def test_claims_beyond_what_is_enrolled_are_left_out(keys: list[bytes]):
     record = one_round(fleet_with(keys, enrolled(keys, samples=15)))
     assert record.ids == (0, 1, 3)
     assert record.dropped == {2: "fact samples must be in 0..15 (got 20.0)"}
-
-
-def test_the_command_enrolls_lists_and_revokes(tmp_path: Path, cli: CommandLine):
-    file = tmp_path / "enrolled.toml"
-    pairs = [make_node_key(tmp_path, f"node{place}") for place in range(2)]
-    made = cli(
-        "flower", "enroll", file, "--client", "0", "--key", pairs[0].public, "--name", "north", "--samples", "120"
-    )
-    assert made.code == 0
-    assert "client 0 north: enrolled, key " in made.out
-    assert "samples <= 120" in made.out
-    assert "another key" in one_line(cli("flower", "enroll", file, "--client", "0", "--key", pairs[1].public))
-    assert "is enrolled for client 0" in one_line(
-        cli("flower", "enroll", file, "--client", "1", "--key", pairs[0].public)
-    )
-    assert "revoked" in cli("flower", "enroll", file, "--client", "0", "--revoke").out
-    assert cli("flower", "enroll", file, "--client", "0", "--key", pairs[1].public).code == 0
-    assert [one.revoked for one in read_enrolment(file).client] == [True, False]
-    assert len(cli("flower", "enroll", file).out.splitlines()) == 2
-    assert "is not a public key" in one_line(cli("flower", "enroll", file, "--client", "5", "--key", pairs[0].private))
-    assert "give --client N" in one_line(cli("flower", "enroll", file, "--client", "5"))
 
 
 def test_seeds_that_go_out_are_derived_and_not_the_runs():

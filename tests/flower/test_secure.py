@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -21,9 +22,10 @@ from flwr.common.constant import ACCESS_TOKEN_KEY
 from flwr.supercore import sql_mixin
 from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 
+from fedmerit.engine.logs import VARIABLE, JsonLines, start_logs
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
-from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key, renew_certificates, valid_until
+from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key, sign_server, valid_until
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.superlink import (
     HEARTBEAT_SECONDS,
@@ -33,6 +35,7 @@ from fedmerit.flower.superlink import (
     plugin_for,
     read_operator_key,
 )
+from fedmerit.report.doctor import check_superlink
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -67,6 +70,14 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
     patch(quickstart)
     example = load(EXAMPLES / "flower_secure.py")
     with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
+        assert made.certificates is not None
+        assert check_superlink(made.address, made.certificates.authority).status == "ok"
+        for authority, why in (
+            (None, "plain text"),
+            (make_certificates(tmp_path / "b").authority, "CERTIFICATE_VERIFY"),
+        ):
+            found = check_superlink(made.address, authority)
+            assert (found.status, why in found.text) == ("failed", True), found
         keyless = example.without_the_key(made)
         assert set(keyless) == {"a run", "a node of his", "the list of runs", "ServerApps of ours"}
         assert set(keyless.values()) == {"refused"}
@@ -161,10 +172,14 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
         (in_memory_corestate, "HEARTBEAT_DEFAULT_INTERVAL"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))  # as they were, when this test ends
-    begun = list[int]()
+    begun, module = list[int](), importlib.import_module("flwr.superlink.cli.flower_superlink")
+    monkeypatch.setattr(module, "get_uvicorn_log_config", module.get_uvicorn_log_config)
+    monkeypatch.setattr(start_logs.__module__ + ".LOGGERS", ())  # the loggers of this process stay
+    monkeypatch.setenv(VARIABLE, "json")
     monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: begun.append(1))
     patient_superlink()
     assert begun == [1]
+    assert {one["()"] for one in module.get_uvicorn_log_config(20)["formatters"].values()} == {JsonLines}
     with closing(sqlite3.connect(":memory:")) as connection:
         sql_mixin._set_sqlite_pragmas(connection, None)
         assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
@@ -197,7 +212,7 @@ def test_a_key_is_not_written_over_nor_through_a_link(tmp_path: Path):
 def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_path: Path):
     made = make_certificates(tmp_path)
     authority, old, old_key = (path.read_bytes() for path in (made.authority, made.server, made.server_key))
-    ends = renew_certificates(tmp_path)
+    ends = sign_server(tmp_path, tmp_path)
     assert made.authority.read_bytes() == authority
     assert made.server.read_bytes() != old
     assert made.server_key.read_bytes() != old_key
@@ -207,5 +222,5 @@ def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_p
     issuer = x509.load_pem_x509_certificate(authority)
     x509.load_pem_x509_certificate(made.server.read_bytes()).verify_directly_issued_by(issuer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key", "server.key", "server.pem"]
-    with pytest.raises(FolderError, match="cannot renew the certificate"):
-        renew_certificates(tmp_path / "elsewhere")
+    with pytest.raises(FolderError, match="cannot sign a certificate"):
+        sign_server(tmp_path / "elsewhere", tmp_path)

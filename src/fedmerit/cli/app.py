@@ -42,7 +42,7 @@ FORMER = {
     "attack": "fedmerit compare STUDY.toml --out DIR",
     "contribution": "fedmerit explain DIR --contributions",
     "criteria": "fedmerit list criteria",
-    "enroll": "fedmerit flower enroll FILE.toml",
+    "enroll": "fedmerit flower provision CONFIG.toml --host NAME --out DIR",
     "errata": "python -m reproductions errata",
     "facts": "fedmerit doctor CONFIG.toml",
     "fairness": "fedmerit explain DIR --fairness",
@@ -50,7 +50,7 @@ FORMER = {
     "objectives": "fedmerit list objectives",
     "privacy": "fedmerit doctor CONFIG.toml",
     "recipes": "fedmerit list recipes",
-    "renew": "fedmerit flower renew DIR",
+    "renew": "fedmerit flower provision CONFIG.toml --host NAME --out DIR",
     "reproduce": "python -m reproductions NAME",
     "scores": "fedmerit list scores",
     "show": "fedmerit report DIR --text",
@@ -187,12 +187,15 @@ def main() -> None:
 
 
 def run_command(command: Callable[[], object]) -> None:
-    """Run a command and exit with 2 and one message after a user's mistake, with 1 after a failure."""
+    """Run a command and exit with 2 and one message after a user's mistake, 1 after a failure, 130 if stopped."""
     try:
         command()
     except UserError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
+    except RunStopped as stop:
+        err_console.print(str(stop), markup=False, soft_wrap=True)
+        sys.exit(130)
     except BrokenPipeError:  # the reader closed the pipe, for example `fedmerit list tasks | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,12 +1,11 @@
-"""`fedmerit flower`: run a configuration on Flower, start nodes, manage keys and certificates."""
+"""`fedmerit flower`: provision a federation, start its nodes, start, follow and stop runs on Flower."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,18 +13,23 @@ from typer.core import TyperGroup
 from fedmerit.cli.app import Overrides, app, out_console
 from fedmerit.errors import ConfigError
 
+FORMER = ("enroll", "key", "renew")
+"""Former commands."""
+
 
 class _RunUnlessNamed(TyperGroup):
     """A first word that is not a command is a configuration to run."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] in FORMER:
+            raise ConfigError(f"`fedmerit flower {args[0]}` is now part of `fedmerit flower provision`")
         named = not args or args[0] in self.commands or args[0] == "--help"
         return super().parse_args(ctx, args if named else ["run", *args])
 
 
 flower = typer.Typer(
     cls=_RunUnlessNamed,
-    help="Run on Flower; manage nodes, keys and certificates.",
+    help="Run on Flower; provision sites, follow and stop runs.",
     epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -33,142 +37,132 @@ flower = typer.Typer(
 app.add_typer(flower, name="flower")
 
 
+Kit = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The server's kit: address and keys.", show_default=False)
+]
+Link = Annotated[
+    str | None, typer.Option(help="In place of a kit: a connection's name, or HOST:PORT.", show_default=False)
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: no TLS.")]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="The name of its folder, or Flower's number.", show_default=False)
+]
+
+
 @flower.command("run", epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4")
 def run(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration.", show_default=False)],
-    superlink: Annotated[
-        str | None, typer.Option(help="A connection's name, or HOST:PORT.", show_default=False)
-    ] = None,
+    kit: Kit = None,
+    superlink: Link = None,
     here: Annotated[bool, typer.Option("--loopback", help="Start all processes on this machine.")] = False,
     simulation: Annotated[bool, typer.Option("--simulation", help="Run in Flower's simulation (Ray).")] = False,
-    out: Annotated[Path, typer.Option(help="A new folder for the run.")] = Path("runs/flower"),
+    out: Annotated[Path, typer.Option(help="A new folder for the run, on the server.")] = Path("runs/flower"),
     secure: Annotated[bool, typer.Option("--secure", help="With --loopback: TLS and node keys.")] = False,
-    authority: Annotated[
-        Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the certificate authority.")
-    ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: no TLS.")] = False,
-    key: Annotated[Path | None, typer.Option("--operator-key", help="With HOST:PORT: the operator's key.")] = None,
+    insecure: Insecure = False,
     node: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="With [task.nodes]: a node and its rows."),
+        typer.Option(metavar="NAME=FILE", help="With [task.nodes] and --loopback: a node and its rows."),
     ] = None,
-    enrolled: Annotated[Path | None, typer.Option(help="The file of `fedmerit flower enroll`.")] = None,
     client_cpus: Annotated[int, typer.Option(min=1, metavar="N", help="With --simulation: CPUs per client.")] = 1,
     overrides: Overrides = None,
 ) -> None:
     """Run a configuration on Flower, with a SuperNode for each client.
 
-    Give one of --loopback, --superlink and --simulation. The word `run` is optional. A value such as module:attribute
-    in CONFIG.toml names your own Python part, and running it runs that module's code. See docs/flower.md.
+    Give one of --kit, --superlink, --loopback and --simulation. The word `run` is optional. Ctrl-C ends this command,
+    not a run on a SuperLink. A value such as module:attribute in CONFIG.toml names your own Python part, and running it
+    runs that module's code. See docs/flower.md.
     """
     from fedmerit.config.schema import load_config
 
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
-    if sum((superlink is not None, here, simulation)) != 1:
-        raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
-    misplaced = ((secure or node) and not here, (authority or insecure or enrolled or key) and not superlink)
-    if any(misplaced) or (client_cpus > 1 and not simulation):
+    if sum((kit is not None, superlink is not None, here, simulation)) != 1:
+        raise ConfigError("give one of --kit DIR, --superlink NAME, --loopback and --simulation")
+    misplaced = ((secure or node) and not here, insecure and not superlink, client_cpus > 1 and not simulation)
+    if any(misplaced):
         raise ConfigError(
-            "--secure goes with --loopback, as does --node; --root-certificates, --insecure and --operator-key go "
-            "with --superlink HOST:PORT, --enrolled with --superlink, --client-cpus with --simulation"
+            "--secure and --node go with --loopback, --insecure with --superlink HOST:PORT, --client-cpus with "
+            "--simulation; remove the option, or change the other one"
         )
-    settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
-    if superlink:
-        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled, key=key)
-    elif here:
-        on_loopback(settings, out, secure=secure, say=say, nodes=node or ())
-    else:
+    settings = load_config(config, overrides or [])
+    if here:
+        on_loopback(settings, out, secure=secure, say=_say, nodes=node or ())
+    elif simulation:
         on_simulation(settings, out, client_cpus)
+    else:
+        enrolled = None if kit is None else kit / "enrolled.toml"
+        on_superlink(settings, out, **_link(kit, superlink, insecure), say=_say, enrolled=enrolled)
 
 
-@flower.command(epilog="Example:  fedmerit flower key operator.key --login server.example:9092")
-def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; created if missing.")],
-    login: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Store the key for this SuperLink.")] = None,
+@flower.command(epilog="Example:  fedmerit flower provision hospitals.toml --host server.example --out kits")
+def provision(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration.", show_default=False)],
+    host: Annotated[str, typer.Option(metavar="NAME", help="The server's name or address.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the kits.", show_default=False)],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The SuperLink's port.")] = 9092,
 ) -> None:
-    """Make the operator's key, which starts runs and registers nodes.
+    """Make a kit for the server and one for each client: certificates, keys, units, start scripts, a policy.
 
-    `python -m fedmerit.flower.superlink` requires this key. --login stores it for the SuperLink at the address that
-    Flower's config.toml names. See docs/flower.md.
+    The clients are the names in [task.nodes]; without it, the clients of a simulated task. Call it again to add
+    clients, and to renew the server's certificate before its 90 days end.
     """
-    with _needing_flower():
-        from flwr.supercore.utils import get_flwr_home
+    from fedmerit.config.schema import load_config
 
-        from fedmerit.flower.keys import make_operator_key
-        from fedmerit.flower.superlink import log_in, read_operator_key
-    if login is None or not file.exists():
-        make_operator_key(file)
-    if login is not None:
-        log_in(get_flwr_home(), login, read_operator_key(file))
-    stored = "" if login is None else f", stored for {login} in {get_flwr_home()}"
-    out_console.print(f"key: {file}{stored}", markup=False, soft_wrap=True)
+    with _needing_flower():
+        from fedmerit.flower import kit, start
+    sites = kit.provision(start.clients_of(load_config(config, [])), host, port, out)
+    _say(f"authority: {out / 'authority'} (ca.key signs certificates: store it offline)")
+    _say(f"server:    {out / 'server'}")
+    for site in sites:
+        _say(f"site:      {site}")
+
+
+@flower.command(epilog="Example:  fedmerit flower follow hospitals --kit kits/server")
+def follow(name: RunName = None, kit: Kit = None, superlink: Link = None, insecure: Insecure = False) -> None:
+    """Show the log of a run until it ends; by default of the newest run."""
+    with _needing_flower():
+        from fedmerit.flower import start
+    start.follow(**_link(kit, superlink, insecure), run=name, say=_say)
+
+
+@flower.command(epilog="Example:  fedmerit flower stop hospitals --kit kits/server")
+def stop(name: RunName = None, kit: Kit = None, superlink: Link = None, insecure: Insecure = False) -> None:
+    """Stop a run; by default the newest one. `fedmerit flower run` with the same --out resumes it."""
+    with _needing_flower():
+        from fedmerit.flower import start
+    start.stop(**_link(kit, superlink, insecure), run=name, say=_say)
 
 
 @flower.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Example:  fedmerit flower node --superlink HOST:PORT --root-certificates ca.crt --node-config ...",
+    epilog="Example:  fedmerit flower node --kit hospital-3",
 )
 def node(context: typer.Context) -> None:
-    """Start a SuperNode whose ClientApps start fast.
+    """Start a site's SuperNode, which keeps the site's policy and answers fast.
 
-    Accepts the options of `flower-supernode`. A fork server imports the packages once for all ClientApps.
+    `--kit DIR` is a site's kit of `fedmerit flower provision`; or give the options of `flower-supernode`, and `--policy
+    FILE`. Ctrl-C ends it.
     """
     with _needing_flower():
         from fedmerit.flower.supernode import become_supernode
     become_supernode(context.args)
 
 
-@flower.command(epilog="Example:  fedmerit flower enroll enrolled.toml --client 3 --key hospital3.pub --samples 1200")
-def enroll(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The enrolment; created if missing.")],
-    client: Annotated[int | None, typer.Option(min=0, help="The client's number.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Its node's public key (ssh-keygen).")] = None,
-    name: Annotated[str, typer.Option(help="The client's name.")] = "",
-    samples: Annotated[int | None, typer.Option(min=1, help="Most training rows it may claim.")] = None,
-    labels: Annotated[int | None, typer.Option(min=1, help="Most labels it may claim.")] = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the client's key.")] = False,
-) -> None:
-    """Bind a node's key to a client, with limits on what it may claim.
+def _link(kit: Path | None, superlink: str | None, insecure: bool) -> dict[str, Any]:
+    """The connection that --kit, or --superlink with --insecure, stands for."""
+    if (kit is None) == (superlink is None):
+        raise ConfigError("give one of --kit DIR and --superlink NAME")
+    if kit is None:
+        return {"superlink": superlink, "authority": None, "plain": insecure, "key": None}
+    from fedmerit.flower.kit import read_kit
 
-    `fedmerit flower run --superlink ... --enrolled FILE.toml` then accepts a node only for the client that its key is
-    enrolled for. The SuperLink must require keys (--enable-supernode-auth). Without --client, list the enrolment.
-    """
-    with _needing_flower():
-        from fedmerit.flower import admission
-    enrolment = admission.read_enrolment(file) if file.exists() else admission.Enrolment()
-    if (client is None) != (key is None and not revoke) or (key is not None and revoke):
-        raise ConfigError("give --client N with --key FILE to enroll, or --client N --revoke")
-    if client is not None:
-        if key is None:
-            enrolment = enrolment.without(client)
-        else:
-            fingerprint = admission.read_fingerprint(key)
-            limits = {"samples": samples, "labels": labels}
-            new = admission.EnrolledClient(client=client, key=fingerprint, name=name, **limits)
-            enrolment = enrolment.with_client(new)
-        admission.write_enrolment(file, enrolment)
-    for entry in enrolment.client:
-        state = "revoked" if entry.revoked else "enrolled"
-        facts = "".join(f", {fact} <= {most:g}" for fact, most in entry.limits.items())
-        line = f"client {entry.client} {entry.name}: {state}, key {entry.key[:16]}{facts}"
-        out_console.print(line, markup=False, soft_wrap=True)
+    read = read_kit(kit)
+    files = {"authority": read.certificates.authority, "key": read.operator_key}
+    return {"superlink": read.address, "plain": False, **files}
 
 
-@flower.command(epilog="Example:  fedmerit flower renew /etc/fedmerit --host 192.0.2.7")
-def renew(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with ca.crt and ca.key.", show_default=False)],
-    host: Annotated[str, typer.Option(help="The address that nodes connect to.")] = "127.0.0.1",
-) -> None:
-    """Renew the server's key and certificate.
-
-    The authority in DIR signs them, so nodes need no change. Restart the SuperLink to use them.
-    """
-    with _needing_flower():
-        from fedmerit.flower.keys import renew_certificates
-
-    until = renew_certificates(folder, host)
-    out_console.print(f"{folder / 'server.pem'} is valid until {until:%Y-%m-%d}; restart the SuperLink", markup=False)
+def _say(line: str) -> None:
+    out_console.print(line, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -68,6 +68,11 @@ def start_logs(requested: str | None = None, stream: TextIO | None = None) -> bo
     return True
 
 
+def as_json(config: dict[str, Any]) -> dict[str, Any]:
+    """Replace the formatters of a logging configuration, such as uvicorn's, by JSON lines."""
+    return {**config, "formatters": {name: {"()": JsonLines} for name in config["formatters"]}}
+
+
 class RoundLog:
     """Log a line for each round of a run, each client that was left out and each note."""
 

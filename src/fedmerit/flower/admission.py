@@ -24,6 +24,7 @@ from fedmerit.config.schema import read_toml
 from fedmerit.config.sections import Count, Section, validate
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Limits
+from fedmerit.core.reasons import called
 from fedmerit.core.types import EMPTY, ClientId
 from fedmerit.errors import ConfigError
 from fedmerit.store.files import write_new_file
@@ -168,7 +169,10 @@ class Admission:
             if client is None:
                 self.refuse(node, "its key is not enrolled, or was revoked")
             elif client != claimed:
-                self.refuse(node, f"it claims to be client {claimed}, but its key is enrolled for client {client}")
+                known = enrolment.active if enrolment is not None else {}
+                names = [known[one].name if one in known else "" for one in (claimed, client)]
+                claim, owner = (called(name or str(one)) for name, one in zip(names, (claimed, client), strict=True))
+                self.refuse(node, f"it claims to be {claim}, but its key is enrolled for {owner}")
             else:
                 admitted.append((node, client))
         return admitted

@@ -21,6 +21,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.privacy import make_collect, recipe_of
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.host import ServerSetup
+from fedmerit.core.parts import declared
 from fedmerit.core.reasons import called
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
@@ -32,7 +35,7 @@ from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import Enrolment, read_enrolment
 from fedmerit.flower.clientapp import make_client_app
-from fedmerit.flower.gridfleet import GridFleet
+from fedmerit.flower.gridfleet import NO_PULL, GridFleet
 from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
@@ -101,18 +104,7 @@ def serve(
     enrolment  keys and limits of the clients; None accepts every node
     """
     config = make_config(tomllib.loads(text))
-    if config.run.device != "cpu":
-        raise ConfigError(
-            f"Flower nodes train on CPUs, but run.device = {config.run.device!r}; remove run.device, or use "
-            "`fedmerit run`"
-        )
-    half = make_server(config)
-    recipe, wait = with_control(recipe_of(config), half), config.run.wait
-    splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
-    collect = make_collect(config, recipe)
-    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
-    attackers = find_attackers(config.task, len(half.names), config.run.seed)
-    check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)
+    half, attackers, wait = *prepare(config), config.run.wait
     deadline = config.run.deadline or timeout
     fleet = GridFleet(
         grid,
@@ -127,6 +119,25 @@ def serve(
     log.info("fedmerit: %d clients are connected", len(fleet.nodes))
     done = run_on(fleet, with_server_seed(config), out, RoundLog(half.names))
     log.info("fedmerit: accuracy %.4f; the run is in %s", done.accuracy, out)
+
+
+def prepare(config: Config) -> tuple[ServerSetup, Attackers]:
+    """Build the server's part of a run and the simulated attackers, and check that the run is possible on Flower."""
+    if config.run.device != "cpu":
+        raise ConfigError(
+            f"Flower nodes train on CPUs, but run.device = {config.run.device!r}; remove run.device, or use "
+            "`fedmerit run`"
+        )
+    half = make_server(config)
+    recipe = with_control(recipe_of(config), half)
+    if "pulled training" in declared(recipe.models, "needs"):
+        raise ConfigError(NO_PULL)
+    splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
+    collect = make_collect(config, recipe)
+    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
+    attackers = find_attackers(config.task, len(half.names), config.run.seed)
+    check_attackers(attackers, recipe, half, collect, config.run.rounds, rows_here=False)
+    return half, attackers
 
 
 def with_server_seed(config: Config) -> Config:

@@ -42,6 +42,7 @@ from fedmerit.flower.messages import (
     to_arrays,
     to_vector,
 )
+from fedmerit.flower.policy import keep_policy, log_unknown_requests
 from fedmerit.tasks.registry import ClientHalf
 
 PERSONAL, TAG = "personal model", "personal tag"
@@ -52,7 +53,8 @@ OF_LABELS = ("labels", "coverage", "balance")
 
 def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
     """Make a ClientApp; `half` loads the data and the learner of a node, and should cache them."""
-    app = ClientApp()
+    app = ClientApp(mods=[keep_policy(half)])
+    app.lifespan()(log_unknown_requests)
 
     def replying(answer: Callable[[ClientHalf, RecordDict, Context], RecordDict]) -> ClientAppCallable:
         return lambda message, context: Message(answer(half(context), message.content, context), reply_to=message)

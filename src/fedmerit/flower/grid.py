@@ -198,7 +198,9 @@ def exchange_in_order(
 
 def error_text(reply: Message) -> str:
     """Describe a reply that is an error."""
-    return f"its node answered with an error: {reply.error.reason or reply.error.code}"
+    reason = reply.error.reason or str(reply.error.code)
+    refused = reply.error.code == ErrorCode.MOD_FAILED_PRECONDITION  # the node's policy (policy.py)
+    return reason if refused else f"its node answered with an error: {reason}"
 
 
 @dataclass(frozen=True, slots=True)

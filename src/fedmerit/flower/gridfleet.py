@@ -21,6 +21,7 @@ from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT, base_hash, wrong_base
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
+from fedmerit.core.reasons import called
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.types import (
     AskedRows,
@@ -79,6 +80,11 @@ from fedmerit.flower.messages import (
 from fedmerit.flower.secure_sum import SignedKeys, masked_total, signed_keys
 
 log = logging.getLogger("flwr")
+NO_PULL = (
+    "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
+    'use `fedmerit run`, or recipe "finetuned"'
+)
+"""The error for models that need pulled training."""
 
 
 @dataclass
@@ -127,7 +133,11 @@ class GridFleet:
                 return
             if time.monotonic() > ends:
                 why = "".join(f"; a node reported: {reason}" for reason in sorted(set(self.unidentified.values()))[:3])
-                raise RunFailed(f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s{why}")
+                absent = [called(name) for client, name in enumerate(self.server.names) if client not in self.nodes]
+                raise RunFailed(
+                    f"only {len(self.nodes)} of {at_least} clients connected within {patience:g} s{why}; missing: "
+                    f"{', '.join(absent[:10])}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _identify_new_nodes(self) -> None:
@@ -152,7 +162,9 @@ class GridFleet:
                 other_bases[node] = f"{self.server.names[client]} has another base than the server: {wrong}"
                 self.admission.refuse(node, other_bases[node])
             elif self._is_connected(client):
-                self.admission.refuse(node, f"it claims to be client {client}, which is node {self.nodes[client]}")
+                self.admission.refuse(
+                    node, f"it claims to be {called(self.server.names[client])}, which is node {self.nodes[client]}"
+                )
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
         return {**unread, **other_bases}
@@ -185,10 +197,7 @@ class GridFleet:
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Send one training message per client; the model goes only to clients without a personal model."""
         if any(download.training.pull is not None for download in downloads.values()):
-            raise ConfigError(
-                "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
-                'use `fedmerit run`, or recipe "finetuned"'
-            )
+            raise ConfigError(NO_PULL)
         self._identify_new_nodes()
         personal = {client: download.training.personal for client, download in downloads.items()}
         starts = {

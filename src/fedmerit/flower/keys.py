@@ -61,37 +61,33 @@ class NodeKey:
     public: Path
 
 
-def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """Make an authority, and its certificate for the server at `host`; existing files are never overwritten."""
-    folder.mkdir(parents=True, exist_ok=True)
+def make_authority(folder: Path) -> None:
+    """Make a certificate authority: ca.key and ca.crt; existing files are never overwritten."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     files, key = Certificates.within(folder), ec.generate_private_key(ec.SECP384R1())
-    issuer = _name("fedmerit loopback authority")
-    authority = _certificate(issuer, issuer, key, key.public_key(), AUTHORITY_DAYS, is_authority=True)
+    issuer = _name("fedmerit authority")
+    certificate = _certificate(issuer, issuer, key, key.public_key(), AUTHORITY_DAYS, is_authority=True)
     _write_new(files.authority_key, _private_bytes(key), 0o600)
-    _write_new(files.authority, authority.public_bytes(Encoding.PEM))
-    server_key, certificate = _server_certificate(key, issuer, host)
-    _write_new(files.server_key, _private_bytes(server_key), 0o600)
-    _write_new(files.server, certificate.public_bytes(Encoding.PEM))
-    return files
+    _write_new(files.authority, certificate.public_bytes(Encoding.PEM))
 
 
-def renew_certificates(folder: Path, host: str = "127.0.0.1") -> datetime:
-    """Make a new key and certificate of the server, signed by the same authority; return its expiry date.
+def sign_server(authority: Path, folder: Path, host: str = "127.0.0.1") -> datetime:
+    """Make a new key and certificate of the server at `host`, signed by the authority; return its expiry date.
 
     Nodes need no change. The SuperLink reads the new files when it restarts.
     """
-    files = Certificates.within(folder)
+    signer, files = Certificates.within(authority), Certificates.within(folder)
     try:
-        key = load_pem_private_key(files.authority_key.read_bytes(), None)
-        authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
+        key = load_pem_private_key(signer.authority_key.read_bytes(), None)
+        issuer = x509.load_pem_x509_certificate(signer.authority.read_bytes())
     except (OSError, ValueError) as error:
         raise FolderError(
-            f"cannot renew the certificate in {folder}: ca.key or ca.crt cannot be read ({error}); give the folder "
-            "with both"
+            f"cannot sign a certificate: ca.key or ca.crt in {authority} cannot be read ({error}); restore both files"
         ) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
-        raise FolderError(f"{files.authority_key} does not belong to {files.authority}; give the folder with both")
-    server_key, certificate = _server_certificate(key, authority.subject, host)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
+        raise FolderError(f"{signer.authority_key} does not belong to {signer.authority}; give the folder with both")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    server_key, certificate = _server_certificate(key, issuer.subject, host)
     contents = {files.server_key: _private_bytes(server_key), files.server: certificate.public_bytes(Encoding.PEM)}
     for path, content in contents.items():
         part = path.with_name(f"{path.name}.new")
@@ -99,6 +95,13 @@ def renew_certificates(folder: Path, host: str = "127.0.0.1") -> datetime:
         _write_new(part, content, 0o600 if path == files.server_key else 0o644)
         part.replace(path)
     return certificate.not_valid_after_utc
+
+
+def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
+    """Make an authority and a server's certificate in one folder, for a federation on one machine."""
+    make_authority(folder)
+    sign_server(folder, folder, host)
+    return Certificates.within(folder)
 
 
 def valid_until(certificate: Path) -> datetime:
@@ -114,7 +117,7 @@ def is_key_of(key: Path, certificate: Path) -> bool:
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
     """Make a key on the curve P-384 in OpenSSH format, for `flower-supernode`; existing files are not overwritten."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     pair, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
     _write_new(pair.private, _private_bytes(key, PrivateFormat.OpenSSH), 0o600)
     _write_new(pair.public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))

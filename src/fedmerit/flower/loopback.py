@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,16 +26,9 @@ from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import processes
 from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key, make_operator_key
 from fedmerit.flower.superlink import KEY_OPTION, log_in, read_operator_key
-from fedmerit.flower.supernode import BIN, COMMANDS, FEDERATION_MODULES, SOCKET, make_launchers, server_words
+from fedmerit.flower.supernode import BIN, COMMANDS, FEDERATION_MODULES, QUIET, SOCKET, make_launchers, server_words
 
 HOST, LINK, NAME, EXEC, FORK_SERVER = "127.0.0.1", "superlink", "here", "superexec", "fork server"
-QUIET: Mapping[str, str] = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
-"""The processes send no telemetry, do not look for updates and install no packages."""
 
 
 @dataclass
@@ -95,7 +88,8 @@ class Loopback:
         self.start(LINK, *command)
         self.wait_for(LINK, "Uvicorn running", 180)
         if separate and EXEC not in self.processes:
-            self.start(EXEC, "flower-superexec", *self.trust(), *secret, "--runtime-api-address", self.address)
+            command = ["flower-superexec"] if self.forked else ["python", "-P", "-m", "fedmerit.flower.superexec"]
+            self.start(EXEC, *command, *self.trust(), *secret, "--runtime-api-address", self.address)
 
     def trust(self) -> tuple[str, ...]:
         """The options to connect to the SuperLink: with TLS, or in plain text."""

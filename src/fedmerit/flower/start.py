@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,20 +19,26 @@ from typing import Any
 import tomli_w
 
 from fedmerit.config.own import is_own
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.config.task import SEVERAL, TABLE
+from fedmerit.core.reasons import called
 from fedmerit.engine.preflight import check_config
-from fedmerit.errors import ConfigError, RunFailed
-from fedmerit.flower.app import simulation_apps
-from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
+from fedmerit.errors import ConfigError, DataError, RunFailed, RunStopped
+from fedmerit.flower.app import prepare, simulation_apps
+from fedmerit.flower.https import check_health
+from fedmerit.flower.kit import ROWS
+from fedmerit.flower.loopback import NAME, loopback, node_config, write_connection
 from fedmerit.flower.processes import temp_folder
-from fedmerit.flower.supernode import BIN
+from fedmerit.flower.supernode import BIN, QUIET
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
 FINISHED = "finished:completed"
 """The status that Flower gives a run whose ServerApp ended normally."""
+START_SECONDS, PATIENCE_SECONDS = 60.0, 600.0
+"""Seconds to wait for a SuperLink before a run, and during one after the connection was lost."""
 NOT_ENDED = "the run did not finish; start it again with the same --out to resume it"
 
 
@@ -52,34 +61,160 @@ def on_superlink(
     enrolled   the enrolment file, on the server's machine
     key        the operator's key, if the SuperLink requires one
     """
-    address = ":" in superlink
-    if address and (authority is None) != plain:
-        raise ConfigError(
-            f"{superlink} is an address, which needs --root-certificates FILE for TLS, or --insecure for plain text"
-        )
-    if not address and (authority or plain or key):
-        raise ConfigError(
-            f"{superlink} is the name of a connection, which has its certificate in Flower's config.toml and its key "
-            "by `fedmerit flower key FILE --login HOST:PORT`; give no certificate and key here, or give HOST:PORT"
-        )
-    with temp_folder() as folder:
+    check_app(config, say)
+    with _connected(superlink, authority, plain=plain, key=key) as link, temp_folder() as folder:
+        link.wait(START_SECONDS, say)
         write_app(folder / "app", config, out, enrolled)
-        environment, name = os.environ | QUIET, superlink
-        if address:
-            write_connection(folder / "home", superlink, authority, key)
-            environment["FLWR_HOME"], name = str(folder / "home"), NAME
-        started = _flwr(["run", str(folder / "app"), name, "--format", "json"], environment)
+        started = link.call("run", str(folder / "app"), link.name)
         if not started.get("success"):
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
-        number = str(started["run-id"])
-        say(f"started run {number} on {superlink}")
-        command, pipe = [str(BIN / "flwr"), "log", number, name, "--stream"], subprocess.PIPE
-        with subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+        say(f"started run {app_name(out)} (number {started['run-id']}) on {superlink}")
+        _follow_run(link, str(started["run-id"]), app_name(out), say)
+
+
+def follow(superlink: str, authority: Path | None, run: str | None, *, plain: bool, say: Say, key: Path | None) -> None:
+    """Show the log of a run on a SuperLink until it ends; `run` is its name or number, by default the newest one."""
+    with _connected(superlink, authority, plain=plain, key=key) as link:
+        found = link.find(run)
+        _follow_run(link, found["run-id"], found["fab-name"], say)
+
+
+def stop(superlink: str, authority: Path | None, run: str | None, *, plain: bool, say: Say, key: Path | None) -> None:
+    """Stop a run on a SuperLink; by default the newest one."""
+    with _connected(superlink, authority, plain=plain, key=key) as link:
+        found = link.find(run)
+        if found["status"].startswith("finished"):
+            raise ConfigError(f"run {found['fab-name']} has ended ({found['status']}); there is nothing to stop")
+        answer = link.call("stop", found["run-id"], link.name)
+        if not answer.get("success"):
+            raise RunFailed(f"Flower did not stop the run: {answer.get('error-message', 'no reason given')}")
+        say(f"stopped run {found['fab-name']}; start it again with the same --out to resume it")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection of Flower's command `flwr` to a SuperLink."""
+
+    name: str
+    environment: Mapping[str, str]
+    address: str = ""
+    """HOST:PORT, if it is known, and the authority's certificate."""
+    authority: Path | None = None
+
+    def call(self, *words: str) -> dict[str, Any]:
+        """Run a command of Flower, and return its JSON answer."""
+        command = [str(BIN / "flwr"), *words, "--format", "json"]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        try:
+            answer = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            why = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+            raise RunFailed(f"flwr {words[0]} failed: {why[-1][-500:]}") from None
+        return answer if isinstance(answer, dict) else {}
+
+    def wait(self, seconds: float, say: Say) -> None:
+        """Wait until the SuperLink answers, if its address is known."""
+        ends, silent = time.monotonic() + seconds, False
+        while self.address:
+            try:
+                check_health(self.address, self.authority)
+                return
+            except OSError as error:
+                if time.monotonic() > ends or isinstance(error, ssl.SSLError):
+                    raise RunFailed(
+                        f"the SuperLink at {self.address} does not answer ({error}); start it; check with `fedmerit "
+                        "doctor --kit DIR`"
+                    ) from None
+                if not silent:
+                    say(f"waiting for the SuperLink at {self.address}")
+                silent = True
+                time.sleep(1)
+
+    def find(self, run: str | None) -> dict[str, str]:
+        """Find a run by its name or number; the newest one by default."""
+        answer = self.call("list", self.name)
+        if "runs" not in answer:
+            raise RunFailed(f"flwr list failed: {answer.get('error-message', 'no reason given')}")
+        runs = answer["runs"]
+        chosen = [one for one in runs if run in (None, one["fab-name"], one["run-id"])]
+        if not chosen:
+            names = ", ".join(dict.fromkeys(one["fab-name"] for one in runs)) or "none"
+            raise ConfigError(f"the SuperLink has no run {run or ''} (it has: {names}); give one of these")
+        return dict(chosen[0])
+
+    def stream(self, number: str, seen: int, say: Say) -> int:
+        """Pass the log of a run to `say` without the lines that were seen; return the number of lines it has."""
+        command = [str(BIN / "flwr"), "log", number, self.name, "--stream"]
+        environment = {**self.environment, "PYTHONUNBUFFERED": "1"}
+        lines = 0
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
-            _follow(process.stdout, say)
-        status = _flwr(["list", name, "--run-id", number, "--format", "json"], environment)["runs"][0]["status"]
+            for line in process.stdout:
+                lines += 1
+                if lines > seen:
+                    _show([line], say)
+        return max(lines, seen)
+
+
+def _follow_run(link: Link, number: str, name: str, say: Say) -> None:
+    """Show the log of a run until it ends; if the connection is lost, wait for the SuperLink and go on."""
+    seen, ends, status = 0, time.monotonic() + PATIENCE_SECONDS, ""
+    try:
+        while not status.startswith("finished"):
+            seen = link.stream(number, seen, say)
+            try:
+                found = link.find(number)
+            except RunFailed:
+                if time.monotonic() > ends:
+                    raise
+                say("lost the connection to the SuperLink; the run goes on")
+                link.wait(PATIENCE_SECONDS, say)
+                continue
+            status, ends = found["status"], time.monotonic() + PATIENCE_SECONDS
+    except KeyboardInterrupt:
+        raise RunStopped(
+            f"run {name} goes on without this command; with the same --kit or --superlink, `fedmerit flower follow "
+            f"{name}` shows it and `fedmerit flower stop {name}` stops it"
+        ) from None
     if status != FINISHED:
-        raise RunFailed(f"{NOT_ENDED} (Flower's status: {status})")
+        raise RunFailed(f"{NOT_ENDED} (Flower's status: {status}; {found['status-details']})")
+
+
+@contextmanager
+def _connected(superlink: str, authority: Path | None, *, plain: bool, key: Path | None) -> Iterator[Link]:
+    """Connect to a SuperLink: a name in Flower's config.toml, or HOST:PORT with a certificate or in plain text."""
+    if ":" not in superlink:
+        if authority or plain or key:
+            raise ConfigError(
+                f"{superlink} is the name of a connection in Flower's config.toml, which has its certificate; give "
+                "--superlink HOST:PORT with --insecure, or --kit DIR"
+            )
+        yield Link(superlink, os.environ | QUIET)
+        return
+    if (authority is None) != plain:
+        raise ConfigError(f"{superlink} is an address; give --kit DIR for TLS, or --insecure for plain text")
+    with temp_folder() as folder:
+        write_connection(folder, superlink, authority, key)
+        yield Link(NAME, os.environ | QUIET | {"FLWR_HOME": str(folder)}, superlink, authority)
+
+
+def check_app(config: Config, say: Say) -> None:
+    """Check a configuration before it is sent to a server; its data need not be on this machine."""
+    nodes = config.task.nodes
+    try:
+        if nodes is None:
+            task = make_task(config)
+        elif nodes.server and not is_own(nodes.server) and not Path(nodes.server).exists():
+            raise DataError(f"{nodes.server} does not exist")
+    except DataError as error:
+        recipe_of(config)
+        say(f"the data is not on this machine, so only the recipe was checked: {error}")
+        return
+    if nodes is None:
+        check_config(config, task)
+    prepare(config)
 
 
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
@@ -95,7 +230,7 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Seq
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
         with loopback(folder, clients, secure=secure, configs=configs) as federation:
             federation.run(folder / "app")
-            _follow(_tail(folder / "run.log", federation.processes["run"]), say)
+            _show(_tail(folder / "run.log", federation.processes["run"]), say)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)
 
@@ -123,7 +258,7 @@ def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = N
     components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
     app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled)}
     project = {
-        "name": "fedmerit-app",
+        "name": app_name(out),
         "version": "1.0.0",
         "description": "a federation of fedmerit",
         "license": "Apache-2.0",
@@ -133,6 +268,15 @@ def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = N
     tables = {"build-system": build, "project": project, "tool": {"flwr": {"app": app}}}
     folder.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(tomli_w.dumps(tables, multiline_strings=True), encoding="utf-8")
+
+
+def app_name(out: Path) -> str:
+    """Make the name of a run on Flower from the name of its folder.
+
+    >>> app_name(Path("runs/Trial 3"))
+    'Trial-3'
+    """
+    return re.sub(r"[^A-Za-z0-9-]+", "-", out.name).strip("-") or "run"
 
 
 def run_settings(config: Config, out: Path, enrolled: Path | None = None) -> dict[str, Any]:
@@ -177,6 +321,15 @@ def _node_configs(config: Config, nodes: Sequence[str]) -> list[str]:
     return [node_config(_absolute(files[name]), name) for name in layout.names]
 
 
+def clients_of(config: Config) -> list[tuple[str, str]]:
+    """The name and the node configuration of each client: with its own rows, or a partition of a simulated task."""
+    layout = config.task.nodes
+    if layout is not None:
+        return [(name, node_config(ROWS, name)) for name in layout.names]
+    names = make_task(config).federation.names
+    return [(called(name), f"partition-id={i} num-partitions={len(names)}") for i, name in enumerate(names)]
+
+
 def _count_clients(config: Config) -> int:
     """Count the clients of the task, after checking that the task fits the recipe."""
     task = make_task(config)
@@ -184,22 +337,12 @@ def _count_clients(config: Config) -> int:
     return len(task.federation.names)
 
 
-def _follow(lines: Iterable[str], say: Say) -> None:
+def _show(lines: Iterable[str], say: Say) -> None:
     """Pass log lines to `say`, without colours."""
     for line in lines:
         text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
-        if text and text != "INFO :":
+        if text and text != "INFO :" and not text.startswith("Using SuperLink: "):
             say(text)
-
-
-def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Run a command of Flower, and return its JSON answer."""
-    done = subprocess.run([str(BIN / "flwr"), *words], env=environment, capture_output=True, text=True, check=False)
-    try:
-        answer = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        raise RunFailed(f"flwr {words[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}") from None
-    return answer if isinstance(answer, dict) else {}
 
 
 def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:

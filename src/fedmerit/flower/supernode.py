@@ -1,6 +1,7 @@
-"""A fast SuperNode: Flower's own, with a fork server for its ClientApps.
+"""A fast SuperNode that keeps its site's policy: Flower's own, with a fork server for its ClientApps.
 
-    python -m fedmerit.flower.supernode --superlink HOST:PORT ...            # the options of flower-supernode
+    python -m fedmerit.flower.supernode --kit DIR                            # of `fedmerit flower provision`
+    python -m fedmerit.flower.supernode --superlink HOST:PORT ...            # or the options of flower-supernode
     python -m fedmerit.flower.supernode fork-server FOLDER OWNER MODULE ...
 
 Flower starts `flwr-clientapp` for each message, and that process spends most of its time importing Flower, torch and
@@ -32,17 +33,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Message
+from uvicorn.config import LOGGING_CONFIG
+
+from fedmerit.engine.logs import as_json, start_logs
+from fedmerit.errors import UserError
 from fedmerit.flower import processes
+from fedmerit.flower.kit import Kit, expand_kit, take_option
+from fedmerit.flower.policy import POLICY, policy_of_node, refusal
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "flwr-clientapp": ("flwr.supernode.cli", "flwr_clientapp"),
     "flwr-serverapp": ("flwr.superlink.cli", "flwr_serverapp"),
-    "flower-superexec": ("flwr.supercore.cli", "flower_superexec"),
+    "flower-superexec": ("fedmerit.flower.superexec", "watchful_superexec"),
     "flower-supernode": ("flwr.supernode.cli", "flower_supernode"),
     "flower-superlink": ("fedmerit.flower.superlink", "patient_superlink"),
     "flwr": ("flwr.cli.app", "app"),
 }
-"""The function that each of Flower's scripts calls; the SuperLink is fedmerit's, which waits for its database."""
+"""The function that each of Flower's scripts calls; SuperLink and SuperExec are fedmerit's, with longer timeouts and
+with reports of deaths."""
 BIN = Path(sys.executable).parent
 SOCKET = "socket"
 FORK_SERVER = "fork-server"
@@ -56,28 +65,78 @@ FEDERATION_MODULES = (
 """The modules that the processes of a federation on one machine import."""
 REAP_SECONDS = 5.0
 """Seconds after which an idle fork server collects ended forks."""
+QUIET: Mapping[str, str] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""The processes send no telemetry, do not look for updates and install no packages."""
 POLL_INTERVAL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Environment variable: seconds between two requests of a SuperExec for new tasks; Flower's default is 1."""
 log = logging.getLogger("flwr")
 
 
 def become_supernode(words: Sequence[str]) -> None:
-    """Start a fork server that ends with this process, and replace this process by `flower-supernode`.
+    """Start a fork server that ends with this process, then run Flower's SuperNode in this process.
 
-    If no fork server is possible, Flower starts each ClientApp itself.
+    `--kit DIR` stands for the options of a site's kit, and `--policy FILE` names the site's policy. If no fork server
+    is possible, Flower starts each ClientApp itself.
     """
-    os.environ.setdefault(POLL_INTERVAL, "0.2")
-    command, owner = str(BIN / "flower-supernode"), os.getpid()
+    policy, words = take_option(expand_kit(words, Kit.node_words), "--policy")
+    os.environ.update({**QUIET, POLL_INTERVAL: os.environ.get(POLL_INTERVAL, "0.2")})
+    if policy is not None:
+        os.environ[POLICY] = str(Path(policy).absolute())
+    words = [*guard_supernode(), *words]
     try:
         folder = make_launchers() if processes.is_supported() else None
     except OSError as error:
         log.warning("fedmerit: cannot start the fork server, so ClientApps start slowly: %s", error)
         folder = None
+    folders = [*([] if folder is None else [str(folder)]), str(BIN), os.environ["PATH"]]
+    os.environ["PATH"] = os.pathsep.join(folders)
     if folder is not None:
-        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        subprocess.Popen([sys.executable, *server_words(folder, owner)], stdin=subprocess.DEVNULL)
-    sys.stdout.flush()
-    os.execv(command, [command, *words])
+        subprocess.Popen([sys.executable, *server_words(folder, os.getpid())], stdin=subprocess.DEVNULL)
+    if start_logs():
+        LOGGING_CONFIG.update(as_json(LOGGING_CONFIG))
+    sys.argv = ["flower-supernode", *words]
+    importlib.import_module("flwr.supernode.cli").flower_supernode()
+
+
+def guard_supernode() -> list[str]:
+    """Make Flower's SuperNode refuse the apps that the policy does not allow; return further options for it."""
+    policy = policy_of_node()
+    if policy is None:
+        return []
+    internal: Any = importlib.import_module("flwr.supernode.start_client_internal")
+    pull = internal._pull_and_store_message
+
+    def pull_allowed(**given: Any) -> int | None:
+        """Pull a message; if its app is refused, store the refusal as the reply, and none of its code runs."""
+        received = list[Message]()
+
+        def receive() -> Any:
+            answer = given["receive"]()
+            received.extend([] if answer is None else [answer[0]])
+            return answer
+
+        def get_fab(fab_hash: str, run: int) -> Any:
+            fab = given["get_fab"](fab_hash, run)
+            reason = policy.refuses_app(fab.content)
+            if reason is not None:
+                raise PermissionError(reason)
+            return fab
+
+        try:
+            return pull(**{**given, "receive": receive, "get_fab": get_fab})  # type: ignore[no-any-return]
+        except PermissionError as error:
+            metadata = received[0].metadata
+            policy.write(metadata.run_id, metadata.message_type, str(error), {})
+            internal._insert_message(refusal(received[0], str(error)), given["state"], given["object_store"])
+            return metadata.run_id
+
+    internal._pull_and_store_message = pull_allowed
+    return ["--trusted-entities", policy.trusted_entities] if policy.trusted_entities else []
 
 
 def make_launchers(names: Iterable[str] = ("flwr-clientapp",)) -> Path:
@@ -180,4 +239,7 @@ if __name__ == "__main__":
         if launcher is not None:
             become(launcher)
     else:
-        become_supernode(sys.argv[1:])
+        try:
+            become_supernode(sys.argv[1:])
+        except UserError as error:
+            sys.exit(f"error: {error}")

@@ -25,6 +25,7 @@ GIB = 1 << 30
 LEAST_MEMORY, LEAST_DISK, SOON = 2 * GIB, 2 * GIB, 14
 """Bytes, bytes and days below which a warning is given."""
 MEMORY = Path("/proc/meminfo")
+RENEW = "renew it: call `fedmerit flower provision` again with the same --out"
 PATIENCE = 10.0
 """Seconds that a SuperLink has to answer."""
 
@@ -41,7 +42,7 @@ class Finding:
 def examine(
     config: Config | None = None,
     out: Path = Path(),
-    certificates: Path | None = None,
+    kit: Path | None = None,
     superlink: str | None = None,
     authority: Path | None = None,
 ) -> Iterator[Finding]:
@@ -54,8 +55,8 @@ def examine(
         yield _tried("data", lambda: check_data(config))
     for port, process in PORTS.items():
         yield check_port(port, process)
-    if certificates is not None:
-        yield from check_certificates(certificates)
+    if kit is not None:
+        yield from check_kit(kit)
     if superlink is not None:
         yield _tried("superlink", lambda: check_superlink(superlink, authority))
 
@@ -154,53 +155,72 @@ def check_port(port: int, process: str) -> Finding:
 
 
 def check_certificates(folder: Path) -> Iterator[Finding]:
-    """Check the expiry of the certificates in a folder, and that the key matches and is private."""
-    try:
-        from fedmerit.flower.keys import Certificates, is_key_of, valid_until
-    except ImportError as error:
-        yield Finding("certificates", "failed", f"{error}; pip install 'fedmerit[flower]'")
-        return
+    """Check the expiry of the certificates in a server's folder, and that the key matches and is private."""
+    from fedmerit.flower.keys import Certificates, is_key_of
+
     files = Certificates.within(folder)
     for path in (files.authority, files.server):
-        yield _tried(path.name, lambda path=path: _ends(path, valid_until(path)))  # type: ignore[misc]
-    key = files.server_key
-    if not key.exists():
-        yield Finding(key.name, "failed", f"{key} is missing: the SuperLink needs it")
-        return
-    if key.stat().st_mode & 0o077:
-        yield Finding(key.name, "failed", f"{key} can be read by others than its owner; chmod 600 {key}")
+        yield _tried(path.name, lambda path=path: _ends(path))  # type: ignore[misc]
+    key, wrong = files.server_key, f"{files.server_key} is not the key of {files.server}; {RENEW}"
+    yield _tried(key.name, lambda: _private(key))
     yield _tried(
-        key.name,
-        lambda: (
-            Finding(key.name, "ok", f"the key of {files.server.name}")
-            if is_key_of(key, files.server)
-            else Finding(key.name, "failed", f"{key} is not the key of {files.server}; fedmerit flower renew {folder}")
-        ),
+        key.name, lambda: Finding(key.name, *(("ok", "matches") if is_key_of(key, files.server) else ("failed", wrong)))
     )
 
 
-def _ends(path: Path, until: datetime) -> Finding:
+def _private(key: Path) -> Finding:
+    """Check that only its owner can read a key."""
+    if key.stat().st_mode & 0o077:
+        return Finding(key.name, "failed", f"{key} can be read by others than its owner; chmod 600 {key}")
+    return Finding(key.name, "ok", "only its owner can read it")
+
+
+def _ends(path: Path) -> Finding:
+    from fedmerit.flower.keys import valid_until
+
+    until = valid_until(path)
     days = (until - datetime.now(UTC)).days
-    text = f"valid until {until:%Y-%m-%d}, {days} days"
-    if days < 0:
-        return Finding(path.name, "failed", f"ended on {until:%Y-%m-%d}; fedmerit flower renew {path.parent}")
-    way_out = f"; fedmerit flower renew {path.parent}" if days < SOON else ""
-    return Finding(path.name, "warning" if days < SOON else "ok", text + way_out)
+    text = f"valid until {until:%Y-%m-%d}, {days} days" if days >= 0 else f"ended on {until:%Y-%m-%d}"
+    status: Status = "failed" if days < 0 else "warning" if days < SOON else "ok"
+    return Finding(path.name, status, text if status == "ok" else f"{text}; {RENEW}")
 
 
 def check_superlink(address: str, authority: Path | None) -> Finding:
     """Check that a SuperLink answers at the address, by TLS if the authority's certificate is given."""
-    import grpc  # type: ignore[import-untyped]
+    from fedmerit.flower.https import check_health
 
-    if authority is None:
-        channel, way = grpc.insecure_channel(address), "in plain text"
-    else:
-        channel, way = grpc.secure_channel(address, grpc.ssl_channel_credentials(authority.read_bytes())), "by TLS"
-    with channel:
-        begun = time.monotonic()
-        try:
-            grpc.channel_ready_future(channel).result(timeout=PATIENCE)
-        except grpc.FutureTimeoutError:
-            text = f"{address} does not answer {way} within {PATIENCE:g} s; check address, firewall and certificate"
-            return Finding("superlink", "failed", text)
+    way, begun = "in plain text" if authority is None else "by TLS", time.monotonic()
+    try:
+        check_health(address, authority, PATIENCE)
+    except (OSError, ValueError) as error:
+        text = f"{address} does not answer {way} ({error}); check address, firewall and certificate"
+        return Finding("superlink", "failed", text)
     return Finding("superlink", "ok", f"{address} answers {way} after {1000 * (time.monotonic() - begun):.0f} ms")
+
+
+def check_kit(folder: Path) -> Iterator[Finding]:
+    """Check the kit of a server or a site: certificates, keys, policy, rows, and the way to the SuperLink."""
+    try:
+        from fedmerit.flower.kit import NODE_CONFIG, read_kit
+
+        kit = read_kit(folder)
+    except (ImportError, UserError) as error:
+        yield Finding("kit", "failed", str(error))
+        return
+    if NODE_CONFIG in kit.variables:
+        yield _tried("ca.crt", lambda: _ends(kit.certificates.authority))
+        yield _tried(kit.node_key.name, lambda: _private(kit.node_key))
+        yield _tried(kit.policy.name, lambda: _policy(kit.policy))
+        if kit.rows is not None:
+            found = os.access(kit.rows, os.R_OK)
+            text = f"{kit.rows} can be read" if found else f"{kit.rows} cannot be read; correct {kit.folder}/node.env"
+            yield Finding("rows", "ok" if found else "failed", text)
+    else:
+        yield from check_certificates(kit.folder)
+    yield _tried("superlink", lambda: check_superlink(kit.address, kit.certificates.authority))
+
+
+def _policy(path: Path) -> Finding:
+    from fedmerit.flower.policy import read_policy
+
+    return Finding(path.name, "ok", f"{read_policy(path).model_dump(exclude_defaults=True)}")
