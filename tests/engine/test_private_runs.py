@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import small_task
+from helpers import small_task, stopped_and_resumed
 
 from fedmerit import DS, Poisson, PrivateSum, Run, Uniform, federate, load_task, prioritized, resume, run_config, scale
-from fedmerit.config.privacy import epsilon_after
+from fedmerit.config.privacy import epsilon_after, make_collect, make_privacy, recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.recipes import private as noisy
 from fedmerit.engine import loop
@@ -93,9 +93,76 @@ def test_wrong_settings_are_refused(sections: dict[str, Any], message: str) -> N
         private(**sections)
 
 
-def test_noise_without_a_clip_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"privacy.clip is required"):
-        make_config({"privacy": {"noise": 1.1}})
+def collector(**sections: dict[str, Any]) -> Any:
+    config = make_config({"recipe": {"name": "fedavg"}, "task": {"clients": 12}, **sections})
+    return make_collect(config, recipe_of(config))
+
+
+def test_the_clip_has_a_default_for_noise_and_one_for_masks() -> None:
+    noise = make_config({"privacy": {"noise": 1.1}})
+    assert make_privacy(noise.privacy, noise.run).clip == 1.0
+    assert collector(privacy={"masked": True}).masking.clip == 100.0
+    assert collector(privacy={"masked": True, "clip": 3.0}).masking.clip == 3.0
+    both = {"masked": True, "noise": 1.1, "clip": 2.0}
+    assert collector(privacy=both, run={"selection": "poisson"}, recipe=VALUES["recipe"]).masking.clip == 2.0
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"privacy": {"masked": True, "delta": 1e-3}}, "privacy.delta has no effect without noise"),
+        ({"privacy": {"masked": True, "reproducible": True}}, "privacy.reproducible has no effect without noise"),
+        ({"privacy": {"masked": False}}, "needs either noise or epsilon"),
+        ({"privacy": {"masked": True}, "run": {"facts": "together"}}, 'run.facts = "together" cannot be combined'),
+    ],
+)
+def test_settings_without_effect_are_refused(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collector(**sections)
+
+
+@pytest.mark.parametrize("extra", [{"run": {"facts": "first"}}, {"privacy": {"masked": True}}])
+def test_rounds_with_facts_first_resume_to_the_same_bits(tmp_path: Path, extra: dict[str, Any]) -> None:
+    run = {"rounds": 3, "fraction": 0.5, "workers": 1} | extra.get("run", {})
+    config = make_config({"task": {"clients": 12}, "recipe": {"name": "fedavg"}, **extra, "run": run})
+    whole, resumed = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "resumed")
+    assert (whole.model == resumed.model).all()
+    errors = [row["error"] for row in whole.ledger.rounds()]
+    assert all(error is not None and error < 1e-5 for error in errors) == ("privacy" in extra)
+    assert {event.kind for event in whole.events()} >= {"hidden"}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "named"),
+    [
+        ({"name": "prioritized", "criteria": ["MW", "DS"]}, "MW"),
+        ({"name": "fedval"}, "validated:accuracy"),
+        ({"name": "robust"}, "SimilarityFilter"),
+        ({"name": "m2f"}, "personal"),
+        ({"name": "ifca"}, "clusters"),
+        ({"name": "qffl"}, "LossPower"),
+        ({"name": "last_answers"}, "last-answers"),
+        ({"name": "adaptive"}, "steps"),
+        ({"name": "fedavg", "stages": ["clip"]}, "clip"),
+        ({"name": "fedavg", "server": {"aggregator": "median"}}, "median"),
+        ({"name": "fedavg", "server": {"optimizer": "fedexp"}}, "fedexp"),
+    ],
+)
+def test_parts_that_read_single_updates_are_refused_by_name(recipe: dict[str, Any], named: str, tmp_path: Path) -> None:
+    task = {"clients": 4, "server": 100, "validation": 0.2}
+    config = make_config({"task": task, "recipe": recipe, "run": {"rounds": 1, "facts": "first"}})
+    with pytest.raises(ConfigError, match=f'^{named} cannot be combined with run.facts = "first"'):
+        run_config(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_masked_round_needs_clients_to_hide_in_and_no_coalition(tmp_path: Path) -> None:
+    few = {"task": {"clients": 8}, "run": {"fraction": 0.1}, "privacy": {"masked": True}}
+    with pytest.raises(ConfigError, match=r"privacy.masked needs at least 3 clients in a round"):
+        run_config(make_config(few), tmp_path / "few")
+    attack = {"clients": 8, "attack": {"kind": "alie", "share": 0.25}}
+    with pytest.raises(ConfigError, match="kind alie sees the updates of the round before they count"):
+        run_config(make_config({"task": attack, "run": {"facts": "first", "fraction": 1.0}}), tmp_path / "attack")
 
 
 NOISE, FRACTION, DELTA, ROUNDS = 1.1, 0.5, 1e-3, 3

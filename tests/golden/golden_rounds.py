@@ -115,10 +115,16 @@ def settings(case: str) -> Config:
 
 
 def instructions() -> str:
-    """What the bits of a run depend on: torch's kernels, numpy's BLAS, and numpy's own loops."""
+    """What the bits of a run depend on: torch's kernels, numpy's BLAS and its own loops, and the vendor of the CPU.
+
+    With the same instruction set torch's matrix library takes other kernels on another vendor's CPU.
+    """
     blas = next((info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"), "unknown")
     loops = [name for name in _multiarray_umath.__cpu_dispatch__ if _multiarray_umath.__cpu_features__[name]]
-    return f"{kernels()} {blas} {loops[-1] if loops else 'baseline'}"
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    vendor = next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "unknown")
+    return f"{kernels()} {blas} {loops[-1] if loops else 'baseline'} {vendor}"
 
 
 def numbers(folder: Path) -> Iterator[list[Any]]:
