@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedmerit.flower.keys import make_certificates, make_node_key
-from fedmerit.flower.loopback import Loopback, loopback, write_connection
+from fedmerit.flower.keys import make_authority, make_node_key
+from fedmerit.flower.loopback import Loopback, loopback, partitions, write_connection
 
 NODES = 2
 APP = Path(__file__).parent / "flower-quickstart"
@@ -17,14 +17,14 @@ APP = Path(__file__).parent / "flower-quickstart"
 
 def strangers(made: Loopback) -> dict[str, str]:
     """Start nodes that must not get in: what the SuperLink's door does to each, by name."""
-    config, keys = f"partition-id=0 num-partitions={NODES}", made.folder / "keys"
-    unknown, known = make_node_key(keys, "unknown"), make_node_key(keys, "known")
-    made.register(known)
-    wrong = make_certificates(made.folder / "other").authority
+    config, known = partitions(NODES)[0], made.folder / "kits" / "node0" / "node"
+    unknown = make_node_key(made.folder / "keys", "unknown").private
+    make_authority(made.folder / "other")
+    wrong = made.folder / "other" / "ca.crt"
     ours, private = made.trust(), "--auth-supernode-private-key"
-    made.start_supernode("unregistered key", config, *ours, private, str(unknown.private))
+    made.start_supernode("unregistered key", config, *ours, private, str(unknown))
     made.start_supernode("no key", config, *ours)
-    made.start_supernode("wrong authority", config, "--root-certificates", str(wrong), private, str(known.private))
+    made.start_supernode("wrong authority", config, "--root-certificates", str(wrong), private, str(known))
     made.start_supernode("plain text", config, "--insecure", "--max-retries", "3")
     names = ("unregistered key", "no key", "wrong authority", "plain text")
     return {name: _end(made, name) for name in names}
@@ -33,10 +33,10 @@ def strangers(made: Loopback) -> dict[str, str]:
 def without_the_key(made: Loopback) -> dict[str, str]:
     """Ask for things with host, port and the authority's certificate, but without the operator's key."""
     ours, home = made.folder, made.folder / "stranger"
-    assert made.certificates is not None
-    write_connection(home / "home", made.address, made.certificates.authority)
+    assert made.server is not None
+    write_connection(home / "home", made.address, made.server.certificates.authority)
     # no launchers: what our fork server forks has our home, and the operator's key in it
-    stranger = Loopback(home, secure=True, port=made.port, certificates=made.certificates)
+    stranger = Loopback(home, port=made.port)
     key = make_node_key(ours / "keys", "stranger")
     asked = {
         "a run": ("flwr", "run", str(APP), "here"),

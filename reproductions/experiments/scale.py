@@ -25,7 +25,7 @@ from pathlib import Path
 
 from fedmerit import Run
 from fedmerit.config.schema import Config, make_config
-from fedmerit.flower.loopback import Loopback
+from fedmerit.flower.loopback import Loopback, partitions
 from fedmerit.flower.start import write_app
 from fedmerit.store.ledger import Ledger
 
@@ -45,13 +45,13 @@ def settings(nodes: int, rounds: int, deadline: float) -> Config:
 @contextmanager
 def federation(folder: Path, nodes: int) -> Iterator[Loopback]:
     """All of it on loopback, forked from one process; nodes begin one after the other, not all at once."""
-    made = Loopback(folder, lasting=True, forked=True)
+    made = Loopback(folder, partitions(nodes), lasting=True, forked=True)
     try:
         made.superlink()
         prefer(made)
         ends = time.monotonic() + 600
         for place in range(nodes):
-            made.supernode(place, nodes)
+            made.supernode(place)
             while "SuperNode ID" not in made.log(f"node{place}"):
                 if time.monotonic() > ends:
                     raise SystemExit(f"{place} of {nodes} SuperNodes connected within 10 minutes")
@@ -108,7 +108,7 @@ def play(made: Loopback, out: Path, nodes: int, rounds: int, watch: Watch, hours
                     made.kill(f"node{node}")
                     told.append(f"after round {round}: SIGKILL of SuperNode {node}")
                 if round == after + BACK:
-                    made.supernode(node, nodes)
+                    made.supernode(node)
                     told.append(f"after round {round}: SuperNode {node} started again")
             if round in planned["link"]:
                 made.kill("superlink")
@@ -125,7 +125,7 @@ def revived(made: Loopback, nodes: int, done: int) -> list[str]:
     """Start nodes again that ended by themselves, as systemd does: a SuperNode gives up when the SuperLink fails."""
     ended = [place for place in range(nodes) if name_ended(made, f"node{place}")]
     for place in ended:
-        made.supernode(place, nodes)
+        made.supernode(place)
     return [f"after round {done}: SuperNode {place} had ended by itself, and was started again" for place in ended]
 
 

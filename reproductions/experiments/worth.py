@@ -34,7 +34,6 @@ from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Personal, Vector
 from fedmerit.core.weights.scores import Product
 from fedmerit.errors import NoteWarning
-from fedmerit.study.fairness import Gains
 from fedmerit.tasks.federation import Split
 
 ROOT = Path(__file__).parents[2]
@@ -138,10 +137,57 @@ def figures_of(data: str, row: str, seed: int, what: str) -> Vector:
     return np.array(json.loads(place_of(data, row, seed).read_text())[what])
 
 
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Contribution, accuracy of training alone and final accuracy of each client.
+
+    >>> gains = Gains(np.array([1.0, 2, 3]), np.array([0.5, 0.6, 0.7]), np.array([0.6, 0.8, 0.6]))
+    >>> gains.gain.round(2).tolist(), gains.below
+    ([0.1, 0.2, -0.1], (2,))
+    """
+
+    contribution: Vector
+    standalone: Vector
+    final: Vector
+
+    @property
+    def gain(self) -> Vector:
+        """Final accuracy minus accuracy alone."""
+        return self.final - self.standalone
+
+    @property
+    def below(self) -> tuple[int, ...]:
+        """Clients whose final accuracy is below their accuracy alone."""
+        return tuple(np.flatnonzero(self.gain < 0).tolist())
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Mean and standard deviation of the gains [CYCle], and Pearson's correlations; NaN if undefined.
+
+        `pearson_standalone` is what [RFFL] and [CGSV] call fairness.
+        """
+        return {
+            "pearson": correlation(self.contribution, self.gain),
+            "pearson_final": correlation(self.contribution, self.final),
+            "pearson_standalone": correlation(self.standalone, self.final),
+            "mean": float(self.gain.mean()),
+            "spread": float(self.gain.std()),
+        }
+
+
+def correlation(x: Vector, y: Vector) -> float:
+    """Pearson's correlation; NaN if x or y is constant.
+
+    >>> round(correlation(np.array([1.0, 2, 4]), np.array([1.0, 2, 3])), 3)
+    0.982
+    """
+    return float(stats.pearsonr(x, y).statistic) if np.ptp(x) and np.ptp(y) else math.nan
+
+
 def gains(data: str, row: str, seed: int) -> Gains:
     """What clients gained over being alone, beside what they brought to FedAvg."""
     alone, ended = (figures_of(data, name, seed, "final") for name in ("standalone", row))
-    return Gains("shapley", figures_of(data, "FedAvg", seed, "contribution"), alone, ended)
+    return Gains(figures_of(data, "FedAvg", seed, "contribution"), alone, ended)
 
 
 def most_gain(of: Gains, room: Vector, *, final: bool) -> float:

@@ -12,7 +12,6 @@ from fedmerit.cli import app
 from fedmerit.config.schema import Config, load_config, make_recipe
 from fedmerit.engine.run import run_config
 from fedmerit.errors import ConfigError, FolderError, UnknownName
-from fedmerit.study.plan import load_plan
 from fedmerit.tasks.registry import TASKS
 from fedmerit.tasks.starter import MATTERS, Starter
 
@@ -37,13 +36,9 @@ def ask(*args: str, typed: str = "") -> str:
 @pytest.mark.parametrize("data", TASKS)
 @pytest.mark.parametrize("matters", MATTERS)
 def test_every_answer_makes_a_file_that_loads(data: str, matters: str, tmp_path: Path) -> None:
-    for where in ("here", "flower"):
-        file = tmp_path / f"{where}.toml"
-        file.write_text(Starter(data, matters=matters, where=where, attribute="sex").text())
-        assert load_config(file).task.data == data
-    file = tmp_path / "study.toml"
-    file.write_text(Starter(data, matters=matters, where="study", attribute="sex").text())
-    assert [row.name for row in load_plan(file).rows] == ["FedAvg", matters]
+    file = tmp_path / "here.toml"
+    file.write_text(Starter(data, matters=matters, attribute="sex").text())
+    assert load_config(file).task.data == data
 
 
 @pytest.mark.parametrize("matters", ["priority", "validation", "rounds"])
@@ -104,4 +99,4 @@ def test_nothing_is_written_over_and_mistakes_are_named(table: str, tmp_path: Pa
         with pytest.raises(error, match=words):
             CliRunner().invoke(app, ["init", *wrong], input="", catch_exceptions=False)
     assert not (tmp_path / "a.toml").exists()
-    ask(str(file), "--yes", "--force", "--where", "study")
+    ask(str(file), "--yes", "--force", "--matters", "size")

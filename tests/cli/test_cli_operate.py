@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedmerit.cli.app import app
 from fedmerit.engine.logs import LOGGERS, VARIABLE
 from fedmerit.errors import ConfigError
-from fedmerit.flower.keys import make_certificates, sign_server, valid_until
+from fedmerit.flower.keys import Certificates, make_authority, sign_server, valid_until
 from fedmerit.report import doctor
 
 
@@ -32,8 +32,14 @@ def logs_as_before(monkeypatch: pytest.MonkeyPatch):
         logging.getLogger(name).propagate = propagate
 
 
+def certified(folder: Path) -> Certificates:
+    make_authority(folder)
+    sign_server(folder, folder, "server.example")
+    return Certificates.within(folder)
+
+
 def test_a_well_machine_and_its_certificates(tmp_path: Path):
-    make_certificates(tmp_path, "server.example")
+    certified(tmp_path)
     config = Path(__file__).parents[2] / "examples/digits.toml"
     told = call("doctor", str(config), "--json")
     found = {one["check"]: one for one in json.loads(told.stdout)["checks"]}
@@ -45,7 +51,7 @@ def test_a_well_machine_and_its_certificates(tmp_path: Path):
 
 
 def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    one, other = make_certificates(tmp_path / "a"), make_certificates(tmp_path / "b")
+    one, other = certified(tmp_path / "a"), certified(tmp_path / "b")
     one.server_key.write_bytes(other.server_key.read_bytes())
     one.server_key.chmod(0o644)
     texts = [found.text for found in doctor.check_certificates(tmp_path / "a") if found.status == "failed"]

@@ -1,4 +1,4 @@
-"""Baselines for personal models: alone, fine-tuning, attention, a local model [Ditto], and gains over being alone."""
+"""Baselines for personal models: alone, fine-tuning, attention and a local model [Ditto]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from fedmerit import (
     Run,
     Task,
     TorchLearner,
-    UserError,
     cosine_rewards,
     ditto,
     fedavg,
@@ -25,10 +24,8 @@ from fedmerit import (
     load_task,
     standalone,
 )
-from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.types import Download, Samples, Training
 from fedmerit.errors import ConfigError
-from fedmerit.study.fairness import Gains, gains_of
 
 CLIENTS, ROUNDS = 4, 4
 
@@ -113,36 +110,3 @@ def test_after_the_last_round_with_rewards_none_are_sent(riders: Task):
     run = played(riders, cosine_rewards(until=2))
     assert {reward.round for reward in run.ledger.rewards()} == {1, 2}
     assert all(reward.accepted for reward in run.ledger.rewards())
-
-
-def test_gains_of_a_run(riders: Task, alone: Run):
-    run = played(riders, replace(fedavg(), stages=(Contribution("leave-one-out"),)))
-    rider = next(place for place, name in enumerate(run.ledger.names()) if "free_rider" in name)
-    found = gains_of(run.ledger, alone.ledger, riders=[rider])
-    assert found.by == "leave-one-out"
-    assert found.gain.tolist() == (run.local_accuracy[-1] - alone.local_accuracy[-1]).tolist()
-    assert found.measures["of_riders"] == found.gain[rider] > found.measures["mean"], (
-        "FedAvg pays whoever brings nothing the most"
-    )
-    assert gains_of(alone.ledger, alone.ledger).measures["mean"] == 0
-    assert gains_of(alone.ledger, alone.ledger).by == "rows"
-
-
-def test_gains_on_another_budget_or_of_others_are_refused(riders: Task, alone: Run):
-    with pytest.raises(UserError, match="same number of rounds: the run was last tested after round 1"):
-        gains_of(played(riders, fedavg(), rounds=1).ledger, alone.ledger)
-    others = load_task("digits", clients=4, partition="iid")
-    with pytest.raises(UserError, match="same clients"):
-        gains_of(played(others, fedavg(), rounds=1).ledger, alone.ledger)
-
-
-def test_measures_by_hand():
-    found = Gains(
-        "rows", np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.6, 0.7, np.nan]), np.array([0.6, 0.8, 0.6, 0.9])
-    )
-    assert found.measures["mean"] == pytest.approx(0.2 / 3)
-    assert (found.measures["spread"], found.below) == (pytest.approx(np.std([0.1, 0.2, -0.1])), (2,))
-    assert found.measures["pearson"] == pytest.approx(np.corrcoef([1, 2, 3], [0.1, 0.2, -0.1])[0, 1])
-    assert found.measures["spearman"] == pytest.approx(-0.5)
-    assert found.measures["pearson_standalone"] == pytest.approx(0.0, abs=1e-12)
-    assert np.isnan(found.measures["of_riders"])

@@ -51,13 +51,13 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
         if "fedmerit: round 1" in line:
             begun.set()
 
-    with loopback(tmp_path, 0, forked=True) as made, ThreadPoolExecutor(1) as thread:
+    with loopback(tmp_path, NODES, forked=True, started=False) as made, ThreadPoolExecutor(1) as thread:
         for place in range(NODES):
             made.forked = place != ALONE  # that one as on a machine of its own, with its own fork server
-            made.supernode(place, NODES)
+            made.supernode(place)
         made.forked = True
         made.wait_for("node1", "SuperNode ID", 120)
-        made.start_supernode("again", f"partition-id=1 num-partitions={NODES}", *made.trust())  # client 1, twice
+        made.start_supernode("again", made.configs[1], *made.trust())  # client 1, twice
         for name in (*(f"node{place}" for place in range(NODES)), "again"):
             made.wait_for(name, "SuperNode ID", 120)
         submitted = thread.submit(on_superlink, config, tmp_path / "out", made.address, None, plain=True, say=say)

@@ -14,10 +14,9 @@ from flwr.app import Message
 from fedmerit import Run
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.flower import InProcessGrid, make_client_app
-from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
+from fedmerit.flower.admission import Enrolment, read_enrolment, write_enrolment
 from fedmerit.flower.app import serve
-from fedmerit.flower.keys import make_node_key
-from fedmerit.flower.loopback import Loopback, loopback
+from fedmerit.flower.loopback import Loopback, loopback, partitions
 from fedmerit.flower.messages import TRAIN
 from fedmerit.flower.start import on_superlink
 from fedmerit.tasks.registry import make_task
@@ -55,7 +54,7 @@ def start_node(made: Loopback, place: int, folder: Path) -> None:
         (own / "sitecustomize.py").write_text(HOSTILE[place])
         path = f"{own}{os.pathsep}{path}"
     with mock.patch.dict(os.environ, {"PYTHONPATH": path}):
-        made.supernode(place, NODES)
+        made.supernode(place)
 
 
 class Leaving(InProcessGrid):
@@ -76,25 +75,21 @@ def test_the_run_ends_with_the_right_bits_for_the_others(tmp_path: Path):
     config = make_config({"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run})
     patient = config.model_copy(update={"run": config.run.model_copy(update={"deadline": DEADLINE})})
     said: list[str] = []
-    with loopback(tmp_path / "link", 0, secure=True) as made:
-        for place in range(NODES):
+    configs = [*partitions(NODES), partitions(NODES)[1]]  # the last is an impostor, registered but not enrolled
+    with loopback(tmp_path / "link", NODES + 1, secure=True, configs=configs, started=False) as made:
+        for place in range(NODES + 1):
             start_node(made, place, tmp_path)
-        impostor = make_node_key(made.folder / "keys", "impostor")
-        made.register(impostor)
-        private = ("--auth-supernode-private-key", str(impostor.private))
-        made.start_supernode("impostor", f"partition-id=1 num-partitions={NODES}", *made.trust(), *private)
-        for name in [*(f"node{place}" for place in range(NODES)), "impostor"]:
-            made.wait_for(name, "SuperNode ID", 180)
-        keys = [read_fingerprint(made.keys[place].public) for place in range(NODES)]
-        enrolled = Enrolment(client=tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
-        write_enrolment(tmp_path / "enrolled.toml", enrolled)
-        authority = made.trust()[1]
+        for place in range(NODES + 1):
+            made.wait_for(f"node{place}", "SuperNode ID", 180)
+        assert made.server is not None
+        enrolled = read_enrolment(made.server.enrolment).client[:NODES]
+        write_enrolment(tmp_path / "enrolled.toml", Enrolment(client=enrolled))
         on_superlink(
-            *(patient, tmp_path / "out", made.address, Path(authority)),
+            *(patient, tmp_path / "out", made.address, made.server.certificates.authority),
             plain=False,
             say=said.append,
             enrolled=tmp_path / "enrolled.toml",
-            key=made.operator_key,
+            key=made.server.operator_key,
         )
     theirs, told = Run.load(tmp_path / "out"), "\n".join(said)
     assert "is refused: its key is not enrolled" in told

@@ -11,7 +11,6 @@ import pytest
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
-from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.start import on_superlink
 
@@ -33,28 +32,24 @@ def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: 
     run = {"rounds": 1, "fraction": 1.0, "workers": 1, "deadline": 150.0}
     values = {"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run}
     config = make_config({**values, "privacy": {"masked": True}})
-    roster, lines = tmp_path / "enrolled.toml", list[str]()
+    lines = list[str]()
     (tmp_path / "dying").mkdir()
     (tmp_path / "dying" / "sitecustomize.py").write_text(DIES)
-    with loopback(tmp_path / "link", 0, secure=True) as made:
+    with loopback(tmp_path / "link", NODES, secure=True, started=False) as made:
         for place in range(NODES):
             path = os.environ.get("PYTHONPATH", "")
             path = f"{tmp_path / 'dying'}{os.pathsep}{path}" if place in DYING else path
-            node = f"partition-id={place} num-partitions={NODES} roster='{roster}'"
             with mock.patch.dict(os.environ, {"PYTHONPATH": path}):
-                made.supernode(place, NODES, f"{node} key='{made.folder / 'keys' / f'node{place}'}'")
+                made.supernode(place)
         for place in range(NODES):
             made.wait_for(f"node{place}", "SuperNode ID", 300)
-        keys = [read_fingerprint(made.keys[place].public) for place in range(NODES)]
-        write_enrolment(
-            roster, Enrolment(client=tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
-        )
+        assert made.server is not None
         on_superlink(
-            *(config, tmp_path / "out", made.address, Path(made.trust()[1])),
+            *(config, tmp_path / "out", made.address, made.server.certificates.authority),
             plain=False,
             say=lines.append,
-            enrolled=roster,
-            key=made.operator_key,
+            enrolled=made.server.enrolment,
+            key=made.server.operator_key,
         )
     theirs = Run.load(tmp_path / "out")
     assert {event.client for event in theirs.events() if event.kind == "left-out"} == set(DYING), lines

@@ -25,7 +25,14 @@ from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 from fedmerit.engine.logs import VARIABLE, JsonLines, start_logs
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
-from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key, sign_server, valid_until
+from fedmerit.flower.keys import (
+    Certificates,
+    make_authority,
+    make_node_key,
+    make_operator_key,
+    sign_server,
+    valid_until,
+)
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.superlink import (
     HEARTBEAT_SECONDS,
@@ -62,6 +69,12 @@ def quickstart(tmp_path: Path) -> Path:
     return folder
 
 
+def certified(folder: Path) -> Certificates:
+    make_authority(folder)
+    sign_server(folder, folder)
+    return Certificates.within(folder)
+
+
 def patch(folder: Path) -> None:
     subprocess.run(["git", "apply", "-p0", "merit.patch"], cwd=folder, check=True, env={"GIT_DIR": "/nonexistent"})
 
@@ -70,12 +83,10 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
     patch(quickstart)
     example = load(EXAMPLES / "flower_secure.py")
     with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
-        assert made.certificates is not None
-        assert check_superlink(made.address, made.certificates.authority).status == "ok"
-        for authority, why in (
-            (None, "plain text"),
-            (make_certificates(tmp_path / "b").authority, "CERTIFICATE_VERIFY"),
-        ):
+        assert made.server is not None
+        assert check_superlink(made.address, made.server.certificates.authority).status == "ok"
+        make_authority(tmp_path / "b")
+        for authority, why in ((None, "plain text"), (tmp_path / "b" / "ca.crt", "CERTIFICATE_VERIFY")):
             found = check_superlink(made.address, authority)
             assert (found.status, why in found.text) == ("failed", True), found
         keyless = example.without_the_key(made)
@@ -187,7 +198,7 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path):
-    certificates, key = make_certificates(tmp_path), make_node_key(tmp_path, "node")
+    certificates, key = certified(tmp_path), make_node_key(tmp_path, "node")
     for path in (certificates.server_key, key.private):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "PRIVATE" not in certificates.authority.read_text() + key.public.read_text()
@@ -206,11 +217,11 @@ def test_a_key_is_not_written_over_nor_through_a_link(tmp_path: Path):
         make_node_key(tmp_path, "linked")
     assert not target.exists()
     with pytest.raises(FolderError):
-        make_certificates(make_certificates(tmp_path / "keys").authority.parent)
+        make_authority(certified(tmp_path / "keys").authority.parent)
 
 
 def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_path: Path):
-    made = make_certificates(tmp_path)
+    made = certified(tmp_path)
     authority, old, old_key = (path.read_bytes() for path in (made.authority, made.server, made.server_key))
     ends = sign_server(tmp_path, tmp_path)
     assert made.authority.read_bytes() == authority

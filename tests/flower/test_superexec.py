@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit.flower.keys import make_certificates
+from fedmerit.flower.keys import make_authority
 from fedmerit.flower.loopback import free_port
 from fedmerit.flower.superexec import SERVERAPP, Deaths
 from fedmerit.flower.supernode import BIN
@@ -15,7 +15,8 @@ from fedmerit.flower.supernode import BIN
 
 def test_a_death_is_reported_until_the_superlink_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    authority, deaths = make_certificates(tmp_path).authority, Deaths()
+    make_authority(tmp_path)
+    authority, deaths = tmp_path / "ca.crt", Deaths()
     address = ("--runtime-api-address", f"127.0.0.1:{free_port()}", "--root-certificates", str(authority))
     alive, dead = (
         deaths.start([SERVERAPP, *address, "--token", "a" * 64], stderr=subprocess.DEVNULL) for _ in range(2)

@@ -1,21 +1,17 @@
-"""Fairness of rewards: convergence, the accounts of a run, and gains over a standalone run."""
+"""Fairness of rewards: convergence and the accounts of a run."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CommandLine, small_task
+from helpers import small_task
 
-from fedmerit import Run, fedavg, federate, run_config
-from fedmerit.config.schema import make_config
+from fedmerit import fedavg, federate
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.fairness import Convergence, convergence, fairness_of, rank_correlation
-from fedmerit.study.plan import make_plan
-from fedmerit.study.study_folder import make_folder, members, write_plan
 
 
 @pytest.mark.parametrize(
@@ -75,62 +71,3 @@ def test_a_run_without_tests_has_no_fairness():
 
     with pytest.raises(UserError, match="no evaluated round"):
         fairness_of(Ledger.create(None, ["a"], {}))
-
-
-BASE = {
-    "task": {"clients": 5, "partition": "iid", "kinds": {"free_rider": 0.2}},
-    "train": {"lr": 0.1},
-    "run": {"rounds": 2, "fraction": 1.0, "workers": 1, "evaluate_every": 2},
-}
-ROWS = [{"name": "FedAvg", "recipe": {"name": "fedavg", "stages": ["contribution:cosine"]}}]
-
-
-@pytest.fixture(scope="module")
-def gain_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study of two rows, one of which is alone; its runs made in this process."""
-    folder = tmp_path_factory.mktemp("gains") / "study"
-    plan = make_plan({"seeds": 1, "base": BASE, "row": [*ROWS, {"name": "alone", "recipe": "standalone"}]})
-    make_folder(folder)
-    write_plan(plan, folder)
-    for member in members(plan, folder):
-        run_config(member.config, member.folder).ledger.close()
-    return folder / "runs"
-
-
-def test_the_studys_own_row_is_taken(cli: CommandLine, gain_runs: Path):
-    answer = cli("explain", gain_runs / "fedavg-seed1", "--fairness", "--json")
-    assert (answer.code, answer.err) == (0, "")
-    gains = answer.json["gains"]
-    run, alone = Run.load(gain_runs / "fedavg-seed1"), Run.load(gain_runs / "alone-seed1")
-    difference = run.local_accuracy[-1] - alone.local_accuracy[-1]
-    assert (gains["mean"], gains["contribution_by"]) == (pytest.approx(float(difference.mean())), "cosine")
-    assert [run.ledger.names()[client] for client in gains["free_riders"]] == [
-        name for name in run.ledger.names() if name.endswith("free_rider")
-    ]
-    assert gains["below_standalone"] == [client for client, gain in enumerate(difference) if gain < 0]
-
-
-def test_screen_with_a_run_that_is_given(cli: CommandLine, gain_runs: Path, tmp_path: Path):
-    alone = tmp_path / "alone"
-    run_config(make_config({**BASE, "recipe": "standalone", "run": {**BASE["run"], "seed": 1}}), alone).ledger.close()
-    answer = cli(
-        "explain",
-        gain_runs / "fedavg-seed1",
-        "--fairness",
-        "--standalone",
-        alone,
-        "--measured",
-        gain_runs / "fedavg-seed1",
-    )
-    assert answer.code == 0
-    for words in ("gains over training alone; contribution by cosine", "mean collaboration gain", "below standalone"):
-        assert words in answer.out
-
-
-def test_nothing_to_compare_with(cli: CommandLine, gain_runs: Path, tmp_path: Path):
-    lonely = tmp_path / "lonely"
-    run_config(make_config({**BASE, "recipe": "fedavg"}), lonely).ledger.close()
-    assert "gains" not in cli("explain", lonely, "--fairness", "--json").json
-    refused = cli("explain", lonely, "--fairness", "--measured", gain_runs / "fedavg-seed1")
-    assert refused.code != 0
-    assert "give --standalone" in refused.err

@@ -1,4 +1,4 @@
-"""`fedmerit explain`: why clients got their weights; suspects, contributions and gains."""
+"""`fedmerit explain`: why clients got their weights; suspects, contributions and fairness."""
 
 from __future__ import annotations
 
@@ -25,22 +25,15 @@ def explain(
     number: Annotated[int | None, typer.Option("--round", help="A round; default: the last.")] = None,
     suspects: Annotated[bool, typer.Option("--suspects", help="List clients that keep standing out.")] = False,
     contributions: Annotated[bool, typer.Option("--contributions", help="What each client's updates added.")] = False,
-    fairness: Annotated[bool, typer.Option("--fairness", help="Compare contributions with gains.")] = False,
+    fairness: Annotated[bool, typer.Option("--fairness", help="Compare contributions with accuracy.")] = False,
     level: Annotated[float, typer.Option(help="With --fairness: converged from here on.")] = 0.9,
-    standalone: Annotated[
-        Path | None, typer.Option(help="With --fairness: a run of recipe standalone.", show_default=False)
-    ] = None,
-    measured: Annotated[
-        Path | None, typer.Option(help="With --fairness: a run with contributions.", show_default=False)
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say why each client got its weight.
 
     With --client in words: what mattered most, the arithmetic, and what would change the weight. --suspects lists the
     clients whose updates keep standing out, and the evidence. --contributions needs a run with recipe.stages =
-    ["contribution:shapley"], or another method. --fairness compares what clients contribute with their accuracy, and
-    with their gain over training alone: the row `standalone` of the same study, or --standalone DIR.
+    ["contribution:shapley"], or another method. --fairness compares what clients contribute with their accuracy.
     """
     if suspects + contributions + fairness > 1:
         raise ConfigError("give one of --suspects, --contributions and --fairness")
@@ -53,7 +46,7 @@ def explain(
 
         _list(folder, contributions_dict, contributions_screen, as_json)
     elif fairness:
-        _fairness(folder, level, standalone, measured, as_json)
+        _fairness(folder, level, as_json)
     else:
         _weights(folder, number, client, as_json)
 
@@ -83,19 +76,9 @@ def _list(
     show(values, lambda: screen(values), as_json)
 
 
-def _fairness(folder: Path, level: float, standalone: Path | None, measured: Path | None, as_json: bool) -> None:
-    from fedmerit.study.fairness import (
-        fairness_dict,
-        fairness_of,
-        fairness_tables,
-        gains_dict,
-        gains_tables,
-        read_gains,
-    )
+def _fairness(folder: Path, level: float, as_json: bool) -> None:
+    from fedmerit.study.fairness import fairness_dict, fairness_of, fairness_tables
 
     with open_run(folder) as ledger:
         result, names = fairness_of(ledger, level), ledger.names()
-        gains = read_gains(folder, ledger, standalone, measured)
-    values: dict[str, Any] = fairness_dict(result, names) | ({"gains": gains_dict(gains)} if gains else {})
-    further = gains_tables(gains, names) if gains else ()
-    show(values, lambda: [*fairness_tables(result, names, level), *further], as_json)
+    show(fairness_dict(result, names), lambda: fairness_tables(result, names, level), as_json)

@@ -40,7 +40,7 @@ def init(
     where: Annotated[
         str | None,
         typer.Option(
-            help="here, study, flower or nodes.",
+            help="here, or nodes: on Flower, each with its own file.",
             autocompletion=complete_names("fedmerit.tasks.starter", "PLACES"),
             show_default=False,
         ),
@@ -104,8 +104,7 @@ def init(
         # Clients of a table mostly have every class: then the number of labels separates nobody, the balance does.
         usual = "CB > DS" if chosen.startswith(TABLE) else "LD > DS"
         priority = _ask(question, criteria_to_choose(), usual, yes)
-    places = {name: about for name, about in PLACES.items() if name != "nodes" or chosen.startswith(TABLE)}
-    where = where or _ask("Where does it run?", places, "here", yes)
+    where = where or _ask("Where does it run?", PLACES, "here", yes or not chosen.startswith(TABLE))
     order = parse_priority(priority) if priority else ()
     starter = Starter(chosen, model, matters, where, client or "", label or "", attribute or "", order)
     write_new_file(file, starter.text(), "another FILE.toml")

@@ -97,13 +97,6 @@ def sign_server(authority: Path, folder: Path, host: str = "127.0.0.1") -> datet
     return certificate.not_valid_after_utc
 
 
-def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """Make an authority and a server's certificate in one folder, for a federation on one machine."""
-    make_authority(folder)
-    sign_server(folder, folder, host)
-    return Certificates.within(folder)
-
-
 def valid_until(certificate: Path) -> datetime:
     """Read the expiry date of a certificate."""
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc

@@ -190,6 +190,12 @@ class Kit:
         found = re.search("data='([^']*)'", self.variables.get(NODE_CONFIG, ""))
         return Path(found[1]) if found and not is_own(found[1]) else None
 
+    @property
+    def node_config(self) -> str:
+        """The configuration of the site's node: with the roster, it checks its partners' keys (kept.py)."""
+        roster = f" roster='{self.enrolment}' key='{self.node_key}'" if self.enrolment.is_file() else ""
+        return self.variables[NODE_CONFIG] + roster
+
     def superlink_words(self) -> list[str]:
         """The options of `python -m fedmerit.flower.superlink`."""
         words = {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
@@ -207,11 +213,10 @@ class Kit:
         ]
 
     def node_words(self) -> list[str]:
-        """The options of `fedmerit flower node`: with the roster, the node checks its partners' keys (kept.py)."""
-        roster = f" roster='{self.enrolment}' key='{self.node_key}'" if self.enrolment.is_file() else ""
+        """The options of `fedmerit flower node`."""
         words = {"superlink": self.address, "root-certificates": self.certificates.authority, "policy": self.policy}
         words |= {"auth-supernode-private-key": self.node_key, "port": self.variables.get(PORT, "9094")}
-        words |= {"node-config": self.variables[NODE_CONFIG] + roster}
+        words |= {"node-config": self.node_config}
         return [f"--{name}={value}" for name, value in words.items()]
 
 

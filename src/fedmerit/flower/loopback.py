@@ -1,6 +1,7 @@
 """A federation of real processes on this machine: a SuperLink, SuperNodes and runs on loopback.
 
-`secure` adds TLS, a registered key for every node, and an operator key that is required to start a run (superlink.py).
+`secure` makes kits as `fedmerit flower provision` does, for TLS, a registered key for every node, and an operator key
+that is required to start a run (superlink.py); it follows no site policies.
 `lasting` stores the SuperLink's state in a database and runs ServerApps under a SuperExec, so that each process can be
 restarted. `forked` forks all of Flower's commands from one process that has imported them, so that many nodes need
 little memory and start fast.
@@ -24,18 +25,21 @@ import tomli_w
 
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import processes
-from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key, make_operator_key
-from fedmerit.flower.superlink import KEY_OPTION, log_in, read_operator_key
+from fedmerit.flower.kit import Kit, provision, read_kit
+from fedmerit.flower.superlink import log_in, read_operator_key
 from fedmerit.flower.supernode import BIN, COMMANDS, FEDERATION_MODULES, QUIET, SOCKET, make_launchers, server_words
 
 HOST, LINK, NAME, EXEC, FORK_SERVER = "127.0.0.1", "superlink", "here", "superexec", "fork server"
+KITS = "kits"
 
 
 @dataclass
 class Loopback:
-    """The processes of one federation; `folder` has Flower's home, the keys and a log of each process."""
+    """The processes of one federation; `folder` has Flower's home and a log of each process."""
 
     folder: Path
+    configs: Sequence[str] = ()
+    """The configuration of each node."""
     secure: bool = False
     lasting: bool = False
     quick: bool = True
@@ -43,12 +47,10 @@ class Loopback:
     forked: bool = False
     """Whether all processes are forked from one fork server, instead of one per node."""
     port: int = field(default_factory=lambda: free_port())
-    certificates: Certificates | None = None
     launchers: Path | None = field(default=None, init=False)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
     log_starts: dict[str, int] = field(default_factory=dict, init=False)
     """The offset in its log at which each process starts, because a restarted process appends to the same file."""
-    keys: dict[int, NodeKey] = field(default_factory=dict, init=False)
     supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
     """The process that ends the others if this process is killed."""
 
@@ -58,9 +60,9 @@ class Loopback:
         return f"{HOST}:{self.port}"
 
     @property
-    def operator_key(self) -> Path:
-        """The file with the operator's key, for a secure federation."""
-        return self.folder / "keys" / "operator.key"
+    def server(self) -> Kit | None:
+        """The server's kit of a secure federation."""
+        return read_kit(self.folder / KITS / "server") if self.secure else None
 
     def environment(self) -> dict[str, str]:
         """The environment of the processes: `QUIET`, and a separate home for Flower."""
@@ -72,39 +74,36 @@ class Loopback:
         """Start the SuperLink and wait until it listens; after a kill it restarts on the same port and database."""
         if self.forked and self.launchers is None:
             self._start_fork_server()
-        if self.secure and self.certificates is None:
-            self.certificates = make_certificates(self.folder / "keys")
-            make_operator_key(self.operator_key)
-        authority = None if self.certificates is None else self.certificates.authority
-        write_connection(self.folder / "home", self.address, authority, self.operator_key if self.secure else None)
-        secret = [KEY_OPTION, str(self.operator_key)] if self.secure else []
-        command = ["python", "-P", "-m", "fedmerit.flower.superlink"] if self.secure else ["flower-superlink"]
-        command += ["--host", HOST, "--port", str(self.port), *secret]
-        command += ["--insecure"] if self.certificates is None else self.certificates.superlink_options()
-        command += ["--enable-supernode-auth"] if self.secure else []
-        command += ["--database", str(self.folder / "link.db")] if self.lasting else []
-        separate = self.lasting or self.secure
-        command += ["--isolation", "process"] if separate else []
+        if self.secure:
+            clients = [(f"node{place}", config) for place, config in enumerate(self.configs)]
+            provision(clients, HOST, self.port, self.folder / KITS)
+        server, separate = self.server, self.lasting or self.secure
+        authority, key = (None, None) if server is None else (server.certificates.authority, server.operator_key)
+        write_connection(self.folder / "home", self.address, authority, key)
+        command, connection = ["flower-superlink", "--insecure"], ["--insecure", "--runtime-api-address", self.address]
+        if server is not None:
+            command = ["python", "-P", "-m", "fedmerit.flower.superlink", "--kit", str(server.folder)]
+            connection = server.superexec_words()
+        command += ["--host", HOST, "--port", str(self.port)]
+        command += ["--database", str(self.folder / "link.db"), "--isolation", "process"] if separate else []
         self.start(LINK, *command)
         self.wait_for(LINK, "Uvicorn running", 180)
         if separate and EXEC not in self.processes:
             command = ["flower-superexec"] if self.forked else ["python", "-P", "-m", "fedmerit.flower.superexec"]
-            self.start(EXEC, *command, *self.trust(), *secret, "--runtime-api-address", self.address)
+            self.start(EXEC, *command, *connection)
 
     def trust(self) -> tuple[str, ...]:
         """The options to connect to the SuperLink: with TLS, or in plain text."""
-        certificates = self.certificates
-        return ("--insecure",) if certificates is None else ("--root-certificates", str(certificates.authority))
+        server = self.server
+        return ("--insecure",) if server is None else ("--root-certificates", str(server.certificates.authority))
 
-    def supernode(self, place: int, of: int, config: str = "") -> None:
-        """Start the node of client `place`, or a node with this `config`; in a secure federation, register its key."""
-        key: tuple[str, ...] = ()
+    def supernode(self, place: int) -> None:
+        """Start the node of client `place`; in a secure federation, with its kit."""
+        config, key = self.configs[place], list[str]()
         if self.secure:
-            if place not in self.keys:
-                self.keys[place] = make_node_key(self.folder / "keys", f"node{place}")
-                self.register(self.keys[place])
-            key = ("--auth-supernode-private-key", str(self.keys[place].private))
-        self.start_supernode(f"node{place}", config or f"partition-id={place} num-partitions={of}", *self.trust(), *key)
+            kit = read_kit(self.folder / KITS / f"node{place}")
+            config, key = kit.node_config, ["--auth-supernode-private-key", str(kit.node_key)]
+        self.start_supernode(f"node{place}", config, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
         """Start a SuperNode with any options, for example one that the SuperLink will not admit."""
@@ -112,12 +111,6 @@ class Loopback:
         program = ("python", "-P", "-m", "fedmerit.flower.supernode") if fast else ("flower-supernode",)
         where = ("--superlink", self.address, "--host", HOST, "--port", str(free_port()))
         self.start(name, *program, *where, "--node-config", config, *options)
-
-    def register(self, key: NodeKey) -> None:
-        """Register a node's key with the SuperLink."""
-        output = self.call("flwr", "supernode", "register", str(key.public), NAME)
-        if "registered successfully" not in output:
-            raise RunFailed(f"the SuperLink did not register a node's key: {output.strip()[-300:]}")
 
     def run(self, app: Path, name: str = "run") -> None:
         """Start a run of an app, and stream the ServerApp's log to a file."""
@@ -207,19 +200,22 @@ def loopback(
     quick: bool = True,
     forked: bool = False,
     configs: Sequence[str] = (),
+    started: bool = True,
 ) -> Iterator[Loopback]:
     """Start a SuperLink and connected SuperNodes; end them on exit, also after SIGTERM.
 
-    `configs` are the nodes' configurations, if they are not partitions of one task.
+    `configs` are the nodes' configurations, if they are not partitions of one task. Nodes that are not `started` here
+    are started by `Loopback.supernode`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    federation = Loopback(folder, secure, lasting, quick, forked)
+    federation = Loopback(folder, configs or partitions(nodes), secure, lasting, quick, forked)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    places = range(nodes if started else 0)
     try:
         federation.superlink()
-        for place in range(nodes):
-            federation.supernode(place, nodes, configs[place] if configs else "")
-        for place in range(nodes):
+        for place in places:
+            federation.supernode(place)
+        for place in places:
             federation.wait_for(f"node{place}", "SuperNode ID", 120)
         yield federation
     finally:
@@ -242,6 +238,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def partitions(nodes: int) -> list[str]:
+    """Make the `--node-config` of SuperNodes whose clients are the partitions of a simulated task."""
+    return [f"partition-id={place} num-partitions={nodes}" for place in range(nodes)]
 
 
 def node_config(data: str, name: str) -> str:

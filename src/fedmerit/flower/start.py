@@ -28,7 +28,7 @@ from fedmerit.errors import ConfigError, DataError, RunFailed, RunStopped
 from fedmerit.flower.app import prepare, simulation_apps
 from fedmerit.flower.https import check_health
 from fedmerit.flower.kit import ROWS
-from fedmerit.flower.loopback import NAME, loopback, node_config, write_connection
+from fedmerit.flower.loopback import NAME, loopback, node_config, partitions, write_connection
 from fedmerit.flower.processes import temp_folder
 from fedmerit.flower.supernode import BIN, QUIET
 from fedmerit.store.run_folder import MODEL
@@ -327,7 +327,7 @@ def clients_of(config: Config) -> list[tuple[str, str]]:
     if layout is not None:
         return [(name, node_config(ROWS, name)) for name in layout.names]
     names = make_task(config).federation.names
-    return [(called(name), f"partition-id={i} num-partitions={len(names)}") for i, name in enumerate(names)]
+    return list(zip(map(called, names), partitions(len(names)), strict=True))
 
 
 def _count_clients(config: Config) -> int:

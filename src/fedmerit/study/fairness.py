@@ -1,39 +1,23 @@
-"""Fairness of a run: contributions of clients against rewards, final accuracy [M2F] and standalone accuracy."""
+"""Fairness of a run: contributions of clients against rewards and final accuracy [M2F]."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 from rich.console import RenderableType
 
-from fedmerit.core.attacks.answers import FreeRider
 from fedmerit.core.types import ClientId, Vector
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.store.ledger import Ledger, Rewarded
-from fedmerit.store.run_folder import open_ledger
-from fedmerit.study.contributions import contributions_of
-from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
-from fedmerit.study.suspects import planted_attackers
 from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
 
 CLASSES = 3
 """Number of participation classes: clients grouped by the number of rounds in which they took part."""
-MEASURES = {  # labels of `Gains.measures`
-    "pearson": "Pearson, contribution with gain",
-    "spearman": "Spearman, contribution with gain",
-    "pearson_final": "Pearson, contribution with final accuracy",
-    "pearson_standalone": "Pearson, standalone with final accuracy",
-    "mean": "mean collaboration gain",
-    "spread": "standard deviation of the gain",
-    "of_riders": "mean gain of free riders",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +68,12 @@ def rank_correlation(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -
     >>> round(rank_correlation([1, 2, 3, 4], [10, 20, 40, 30]), 3)
     0.8
     """
-    return _correlation(scipy.stats.spearmanr, x, y)
-
-
-def correlation(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
-    """Pearson's correlation over the pairs without NaN; NaN as in `rank_correlation`.
-
-    >>> round(correlation([1, 2, 4], [1, 2, 3]), 3)
-    0.982
-    """
-    return _correlation(scipy.stats.pearsonr, x, y)
-
-
-def _correlation(measure: Callable[..., Any], x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     valid = ~(np.isnan(x) | np.isnan(y))
     x, y = x[valid], y[valid]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
-    return float(measure(x, y).statistic)
+    return float(scipy.stats.spearmanr(x, y).statistic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +178,8 @@ def _classes(accounts: Sequence[Account]) -> dict[int, float]:
         edges = np.unique(np.quantile(counts, np.arange(1, CLASSES + 1) / CLASSES, method="higher"))
     accuracies, places = np.array([account.accuracy for account in accounts]), np.searchsorted(edges, counts)
     members = {int(edge): accuracies[places == place] for place, edge in enumerate(edges)}
-    return {edge: _mean(values) for edge, values in members.items()}
+    known = {edge: values[~np.isnan(values)] for edge, values in members.items()}
+    return {edge: float(values.mean()) if len(values) else math.nan for edge, values in known.items()}
 
 
 def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
@@ -251,163 +223,3 @@ def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> I
     )
     classes = ", ".join(f"up to {edge} rounds {value:.4f}" for edge, value in fairness.classes.items())
     yield f"mean final accuracy by participation: {classes}; gap {fairness.gap:.4f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Gains:
-    """Contribution, standalone accuracy and final accuracy of each client; NaN for clients without test rows.
-
-    Attributes:
-        by: how contribution is measured: a method of `core.contribution`, summed over rounds, or rows x epochs.
-        contribution: contribution of each client.
-        standalone: accuracy of training alone, with the same number of rounds.
-        final: accuracy at the end of the run.
-        riders: planted free riders.
-
-    >>> gains = Gains("rows", np.array([1.0, 2, 3]), np.array([0.5, 0.6, 0.7]), np.array([0.6, 0.8, 0.7]), riders=(0,))
-    >>> gains.gain.round(2).tolist(), gains.below, round(gains.measures["mean"], 2)
-    ([0.1, 0.2, 0.0], (), 0.1)
-    """
-
-    by: str
-    contribution: Vector
-    standalone: Vector
-    final: Vector
-    riders: tuple[ClientId, ...] = ()
-
-    @property
-    def gain(self) -> Vector:
-        """Final accuracy minus standalone accuracy."""
-        return self.final - self.standalone
-
-    @property
-    def below(self) -> tuple[ClientId, ...]:
-        """Clients whose final accuracy is below their standalone accuracy."""
-        return tuple(np.flatnonzero(self.gain < 0).tolist())
-
-    @property
-    def measures(self) -> dict[str, float]:
-        """Measures over all clients; NaN if undefined.
-
-        `mean` and `spread` are the mean and the standard deviation of the gains [CYCle], `of_riders` the mean gain of
-        planted free riders. `pearson` and `spearman` correlate contribution with gain, `pearson_final` contribution
-        with final accuracy, and `pearson_standalone` standalone with final accuracy, which [RFFL] and [CGSV] call
-        fairness.
-        """
-        gains = self.gain[~np.isnan(self.gain)]
-        return {
-            "pearson": correlation(self.contribution, self.gain),
-            "spearman": rank_correlation(self.contribution, self.gain),
-            "pearson_final": correlation(self.contribution, self.final),
-            "pearson_standalone": correlation(self.standalone, self.final),
-            "mean": _mean(gains),
-            "spread": float(gains.std()) if len(gains) else math.nan,
-            "of_riders": _mean(self.gain[list(self.riders)]),
-        }
-
-
-def gains_of(
-    ledger: Ledger, standalone: Ledger, measured: Ledger | None = None, riders: Sequence[ClientId] = ()
-) -> Gains:
-    """Compute the gains of a run over a standalone run with the same clients and the same number of rounds.
-
-    ledger      the run
-    standalone  the run in which each client trained alone
-    measured    a run that measured contributions; default: this run, and rows x epochs if it measured none
-    riders      planted free riders
-
-    >>> gains_of(run.ledger, alone.ledger).below  # doctest: +SKIP
-    """
-    names = ledger.names()
-    for other in (standalone, measured):
-        if other is not None and other.names() != names:
-            raise UserError("the runs must have the same clients, and their names differ; give a run of the same task")
-    (rounds, final), (rounds_alone, alone) = ledger.local_accuracy(), standalone.local_accuracy()
-    if not rounds or not rounds_alone or rounds[-1] != rounds_alone[-1]:
-        raise UserError(
-            "both runs must have the same number of rounds: the run was last tested after round "
-            f"{max(rounds, default=0)}, the standalone run after round {max(rounds_alone, default=0)}"
-        )
-    by, contribution = _contribution(measured or ledger, len(names))
-    return Gains(by, contribution, alone[-1], final[-1], tuple(riders))
-
-
-def standalone_beside(run: Path) -> Path | None:
-    """Find the `standalone` run of the same study with the same seed; else None.
-
-    >>> standalone_beside(Path("runs/alone")) is None
-    True
-    """
-    run = run.resolve()
-    folder = run.parent.parent
-    if run.parent.name != RUNS or not (folder / STUDY).is_file():
-        return None
-    runs = members(read_plan(folder), folder)
-    seeds = [each.seed for each in runs if each.folder.resolve() == run]
-    alone = (each for each in runs if each.config.recipe.name == "standalone" and each.seed in seeds and each.finished)
-    return next((each.folder for each in alone), None)
-
-
-def _contribution(ledger: Ledger, clients: int) -> tuple[str, Vector]:
-    """The method and the contribution of each client: measured by the run, else rows x epochs."""
-    accounts = contributions_of(ledger)
-    if accounts:
-        by, totals = next(iter(accounts[0].total)), {account.client: account.total for account in accounts}
-        return by, np.array([totals[client][by] if client in totals else np.nan for client in range(clients)])
-    work = ledger.work_done()
-    return "rows", np.array([work.get(client, (0, 0.0))[1] for client in range(clients)])
-
-
-def _mean(values: Vector) -> float:
-    valid = values[~np.isnan(values)]
-    return float(valid.mean()) if len(valid) else math.nan
-
-
-def read_gains(folder: Path, ledger: Ledger, standalone: Path | None, measured: Path | None) -> Gains | None:
-    """Compute the gains of a run in a folder; None if no standalone run is given or in the same study."""
-    alone = standalone or standalone_beside(folder)
-    if alone is None and measured is not None:
-        raise UserError("gains need a standalone run, and none was found; give --standalone DIR")
-    if alone is None:
-        return None
-    attackers = planted_attackers(ledger)
-    riders = [
-        client
-        for client, name in enumerate(ledger.names())
-        if name.endswith(" free_rider")
-        or ((coalition := attackers.of(client)) is not None and isinstance(coalition.attack, FreeRider))
-    ]
-    with ExitStack() as stack:
-        measured_ledger = stack.enter_context(open_ledger(measured)) if measured else None
-        return gains_of(ledger, stack.enter_context(open_ledger(alone)), measured_ledger, riders)
-
-
-def gains_dict(gains: Gains) -> dict[str, Any]:
-    """Convert `Gains` to plain values for JSON."""
-    columns = {"contribution": gains.contribution, "standalone": gains.standalone, "final": gains.final}
-    return {
-        "contribution_by": gains.by,
-        **gains.measures,
-        "below_standalone": gains.below,
-        "free_riders": gains.riders,
-        "clients": [dict(zip(columns, map(float, line), strict=True)) for line in zip(*columns.values(), strict=True)],
-    }
-
-
-def gains_tables(gains: Gains, names: Sequence[str]) -> Iterator[RenderableType]:
-    """Make a table with a line per client, the largest contribution first; then a table of measures over all."""
-    rows = [
-        (
-            names[client],
-            f"{gains.contribution[client]:,.4g}",
-            number_text(gains.standalone[client], 4),
-            number_text(gains.final[client], 4),
-            number_text(gains.gain[client], 4, "+"),
-        )
-        for client in np.argsort(-gains.contribution, kind="stable")  # NaN last
-    ]
-    title = f"gains over training alone; contribution by {gains.by}"
-    yield TextTable(title, ("client", "contribution", "standalone", "final", "gain"), tuple(rows)).screen()
-    measures = [(MEASURES[name], number_text(value, 4, "+")) for name, value in gains.measures.items()]
-    below = ", ".join(names[client] for client in gains.below) or "none"
-    yield TextTable("", ("measure", "value"), (*measures, ("clients below standalone", below))).screen()

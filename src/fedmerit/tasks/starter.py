@@ -39,9 +39,7 @@ MATTERS: Mapping[str, str] = MappingProxyType(
 
 PLACES: Mapping[str, str] = MappingProxyType(
     {
-        "here": "on this machine",
-        "study": "on this machine: compare two recipes over ten seeds",
-        "flower": "on Flower, simulated: the data of this machine is split over the nodes",
+        "here": "on this machine, or on Flower with this machine's data",
         "nodes": "on Flower: each node has its own file, and the table is an example of one",
     }
 )
@@ -123,29 +121,21 @@ class Starter:
 
     def text(self) -> str:
         """The TOML file; it is checked that it loads."""
-        study = self.where == "study"
         lines = [f"# What matters: {MATTERS[self.matters]}.", f"# Where it runs: {PLACES[self.where]}."]
         sections = {"task": self._task(), "train": self._train(), "run": self._run()}
-        if not study:
-            sections["recipe"] = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
+        sections["recipe"] = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
         if self.where == "nodes":
             sections["task.nodes"] = self._nodes()
         for name in [name for name in ORDER if name in sections]:
-            lines += [f"\n[{'base.' * study}{name}]", *_lines(sections[name])]
-        if study:
-            lines += ["\n[[row]]", 'name = "FedAvg"']
-            lines += ["\n[[row]]", f'name = "{self.matters}"', _line("recipe", self._recipe())]
+            lines += [f"\n[{name}]", *_lines(sections[name])]
         text = "\n".join(lines) + "\n"
-        if not study:
-            make_config(tomllib.loads(text))
+        make_config(tomllib.loads(text))
         return text
 
     def commands(self, file: Path) -> list[str]:
         """The next commands to type."""
         return {
             "here": [f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"],
-            "study": [f"fedmerit compare {file} --out runs/study", "fedmerit report runs/study --out report.html"],
-            "flower": [f"fedmerit flower run {file} --loopback --out runs/first", "fedmerit explain runs/first"],
             "nodes": [f"fedmerit flower run {file} --superlink NAME --out runs/first", "fedmerit explain runs/first"],
         }[self.where]
 
@@ -211,7 +201,6 @@ class Starter:
         train = TRAIN.get(self.data, OTHERS)
         grid = ",".join(f"{train['lr'] * factor:.2g}" for factor in (1 / 3, 1, 3))
         tuned = f"tune this first: fedmerit compare FILE --grid train.lr={grid} --out runs/tuned"
-        tuned = "the learning rate" if self.where == "study" else tuned
         return [(key, value, tuned if key == "lr" else "") for key, value in train.items()]
 
     def _run(self) -> Lines:
@@ -219,8 +208,7 @@ class Starter:
         clients, all_of_them = find_task(self.data).clients, self.is_table or self.matters == "rewards"
         share = 1.0 if all_of_them else round(default_fraction(clients), 2) if clients else None
         fraction = [] if share is None else [("fraction", share, "share of the clients that train in a round")]
-        seed = [] if self.where == "study" else [("seed", 1, "the same seed gives the same result")]
-        return [("rounds", 25, ""), *fraction, *seed]
+        return [("rounds", 25, ""), *fraction, ("seed", 1, "the same seed gives the same result")]
 
     def _recipe(self) -> dict[str, Any]:
         top = {"name": "fedval", "criteria": ["validated:accuracy"], "score": {"rank": "top"}}
