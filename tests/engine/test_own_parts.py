@@ -45,12 +45,15 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class Told(Worst):
-    """The same, and it says so."""
+class Told:
+    """s = prod_i c_i, and it says so."""
+
+    def __call__(self, table):
+        return table.prod(axis=1)
 
     def terms(self, table, place=0):
         values = [Term((column,), f"{value:.4f}", value) for column, value in enumerate(table[place].tolist())]
-        return Terms(tuple(values), "minimum", score=float(table[place].min()))
+        return Terms(tuple(values), "product", score=float(table[place].prod()))
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def test_an_own_score_may_tell_its_steps_and_only_true_ones_are_kept(
     run = run_config(config(OWN | {"score": "own_parts:Told"}), tmp_path / "told")
     mine = run.explain(2)[1]
     normalised = [f"{value:.4f}" for value in mine.normalised.values()]
-    steps = f"least of {', '.join(normalised)} = {mine.score:.5g}"
+    steps = f"{' * '.join(normalised)} = {mine.score:.5g}"
     assert f"by Told(): {steps}." in run.why(client=1)
     told = json.loads(cli("explain", tmp_path / "told", "--round", "2", "--json").out)
     assert told["clients"][1]["terms"] == {"text": steps}
