@@ -116,6 +116,16 @@ def test_too_few_uploads_and_impossible_sums_change_nothing():
     assert "longer than its parts" in read_total(whole, units, masking).failed[0]
 
 
+def test_the_stated_error_grows_with_the_weight_of_drop_outs():
+    units, masking = {0: 90, 1: 5, 2: 5, 3: 5}, Masking(1.0, unbiased=False)
+    row = np.full(4, 0.1, np.float32)
+    whole = read_total(add_unmasked([(one, row) for one in units], 1, units, masking, 4), units, masking)
+    some = add_unmasked([(0, "away"), *((one, row) for one in (1, 2, 3))], 1, units, masking, 4)
+    left = read_total(some, units, masking)
+    assert whole.numbers["error"] == pytest.approx(masking.error_bound(4))
+    assert left.numbers["error"] == pytest.approx(masking.error_bound(3) * 105 / 15, rel=1e-6)
+
+
 def test_a_client_without_a_finite_update_is_dropped_before_it_sends_integers():
     with pytest.raises(ValueError, match="NaN, infinity"):
         as_integers(np.array([1.0, np.nan], np.float32), 1, 1.0, 1.0)

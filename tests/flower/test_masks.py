@@ -29,7 +29,7 @@ from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
 from fedmerit.flower.keys import make_node_key
 from fedmerit.flower.masks import Secrets, add_pair_masks, add_stream, degree, derive_key, neighbours, threshold
-from fedmerit.flower.messages import MASKED, SHARE, TRAIN, UNMASK, UPLOAD, array
+from fedmerit.flower.messages import MASKED, SHARE, TRAIN, UNMASK, array
 from fedmerit.tasks.registry import ClientHalf
 
 SIZES = (6, 40, 9, 25, 30, 14)
@@ -186,11 +186,6 @@ def trained(made: Task) -> np.ndarray:
         return np.stack([next(iter(play_updates(local, client))) for client in range(len(made.federation.names))])
 
 
-def wide_task() -> Task:
-    """A model with enough values for a test of their distribution."""
-    return small_task((30,) * 6, (8,) * 6, ProbabilisticSoftmax(lr=1.0))
-
-
 def test_the_server_receives_nothing_that_can_be_told_from_uniform():
     uniform: list[float] = []
     for _ in range(15):  # the model is small, so its masked values are collected over rounds
@@ -290,7 +285,6 @@ def test_without_a_roster_a_swapped_key_goes_unnoticed_which_the_docs_say():
 
 def test_a_node_answers_each_step_once_and_never_reveals_both_secrets():
     fleet, grid = fleet_of(task())
-    replies: list[str] = []
 
     def twice(message: Message) -> Message:
         kind, node = message.metadata.message_type, message.metadata.dst_node_id
@@ -305,14 +299,8 @@ def test_a_node_answers_each_step_once_and_never_reveals_both_secrets():
     replies = [reply.error.reason for node, kind, reply in grid.received if kind == UNMASK and node == 1000]
     assert "both secrets of a client" in replies[0]
     assert record.ids == tuple(range(6))  # five of six shares are enough
-    again, _ = fleet._ask({0: message_of(grid)}, UPLOAD, None), None
-    assert "keeps no update" in again.failed[0]
-
-
-def message_of(grid: Changed) -> Any:
-    from fedmerit.flower.messages import pack
-
-    return pack(config={"round": 1})
+    ((_, again),) = fleet.upload(1, [0])
+    assert "keeps no update" in again
 
 
 def test_a_client_that_is_not_finite_is_dropped_in_both_ways(monkeypatch: pytest.MonkeyPatch):

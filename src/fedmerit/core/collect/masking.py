@@ -172,6 +172,8 @@ def read_total(result: MaskedTotal, units: Mapping[ClientId, int], masking: Mask
     if reason:
         failed = {**dict.fromkeys(units, reason), **result.failed}
         return Summed(np.zeros(length, np.float32), {}, failed, result.bytes_down, result.bytes_up)
+    # Drop-outs leave less weight to divide by than the scale was made for, so the bound grows.
+    error = clients / (scale * sent * UNITS)
     clipped = int(result.total[-1])
     text = f"{clipped} of {clients} updates were clipped to a norm of {masking.clip:g} at their clients"
     return Summed(
@@ -181,7 +183,7 @@ def read_total(result: MaskedTotal, units: Mapping[ClientId, int], masking: Mask
         result.bytes_down,
         result.bytes_up,
         exact=False,
-        numbers={"error": masking.error_bound(clients), "clip": masking.clip},
+        numbers={"error": error, "clip": masking.clip},
         notes=(Note("clipped", "updates", text),) if clipped else (),
     )
 
