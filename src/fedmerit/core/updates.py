@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
@@ -18,10 +18,6 @@ from fedmerit.core.types import Matrix, Model, Vector
 COLUMNS = 1 << 14  # columns per block: 100 rows of them fit the cache, so several weightings cost one read
 WIDE = 1 << 16  # the same for one weighting: the total and a product fit the cache
 NARROW = 64  # minimum columns per copy: with one to three columns BLAS adds up in a different order
-PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512)
-LEAST_COLUMNS = 1 << 9  # minimum width of a block for such a product
-IN_PLACE = ("SkylakeX", "Cooperlake", "SapphireRapids")  # OpenBLAS's names of AVX-512 machines
-MANY = 16  # rows above which such a product reads memory in too many places at once
 SQUARED = 1 << 17  # values summed in single precision before the sum continues in double
 SMALL_BYTES = 1 << 22  # below this size threads cost more than they save
 RELEASE_BYTES = 1 << 28  # release the pages of a mapped file after reading this much, so that it does not fill memory
@@ -175,7 +171,8 @@ class Updates:
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         if weights.ndim > 1:
-            return self._combine_many(weights.astype(np.float32))
+            exact = weights.astype(np.float32)
+            return self._fill(lambda columns, out: np.matmul(exact, self._raw(columns), out=out), (len(exact),))
         weighted = [(place, weight) for place, weight in zip(self._places, weights.tolist(), strict=True) if weight]
 
         def work(columns: slice, out: NDArray[np.float32]) -> None:
@@ -184,43 +181,6 @@ class Updates:
                 add_row(out, self._rows[place, columns], weight)
 
         return self._fill(work, (), WIDE)
-
-    def _combine_many(self, exact: NDArray[np.float32]) -> NDArray[np.float32]:
-        run = self._run
-        if run is not None:
-            spread = np.zeros((len(exact), run.stop - run.start), dtype=np.float32)
-            spread[:, self._places - run.start] = exact
-            exact = spread
-        width, ahead = COLUMNS, False
-        if _multiplies_in_place():
-            width = min(max(PRODUCT // max(exact.size, 1) // LEAST_COLUMNS, 1) * LEAST_COLUMNS, COLUMNS)
-            ahead = run is not None and len(exact) > 1 and exact.shape[1] > MANY
-
-        def work(columns: slice, out: NDArray[np.float32]) -> None:
-            for start in range(0, out.shape[-1], width):
-                part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
-                block = self._raw(part) if run is None else self._rows[run, part]
-                target = out[:, start : start + width]
-                if ahead:  # a sum of one weighting reads row by row, and leaves the rows in the cache for the product
-                    np.matmul(exact[0], block, out=target[0])
-                np.matmul(exact, block, out=target)
-
-        return self._fill(work, (len(exact),))
-
-    @cached_property
-    def _run(self) -> slice | None:
-        """Slice from the first to the last row, if it can be read without copying: rows between them get weight 0.
-
-        Copying rows costs as much as adding them up. None if more than half of the rows do not belong, or if one of
-        those is not finite, because 0 times NaN or infinity is NaN.
-        """
-        if not len(self._places) or (np.diff(self._places) <= 0).any():
-            return None
-        run = slice(int(self._places[0]), int(self._places[-1]) + 1)
-        gaps = np.setdiff1d(np.arange(run.start, run.stop), self._places)
-        if len(gaps) > len(self._places) or not all(np.isfinite(square(self._rows[place])) for place in gaps):
-            return None
-        return run
 
     def by_columns(
         self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
@@ -281,24 +241,6 @@ def add_row(total: NDArray[np.float32], row: NDArray[np.float32], weight: float)
     for start in range(0, len(total), WIDE):
         part = total[start : start + WIDE]
         part += row[start : start + WIDE] * factor
-
-
-@cache
-def _multiplies_in_place() -> bool:
-    """Whether numpy's BLAS multiplies small matrices in place, without packing them first.
-
-    CPU seconds of six weightings in units of one (AMD EPYC Zen 4, one thread, least of 8, a busy machine), with blocks
-    of 16,384 columns, of a million multiplications, and these read ahead by one sum:
-
-    | rows x columns | AVX2 | | AVX-512 | | |
-    | --- | ---: | ---: | ---: | ---: | ---: |
-    | 100 x 300,000 | 2.7 | 3.4 | 3.6 | 3.5 | 2.5 |
-    | 60 x 500,000 | 3.3 | 3.5 | 3.5 | 3.6 | 2.5 |
-    | 37 x 700,000 | 3.0 | 3.3 | 3.2 | 3.6 | 3.4 |
-    | 20 x 1,000,000 | | | | 3.6 | 2.9 |
-    | 10 x 2,000,000 | 3.0 | 3.0 | 1.7 | 1.7 | 2.4 |
-    """
-    return any(info.get("architecture") in IN_PLACE for info in threadpool_info() if info["user_api"] == "blas")
 
 
 def cosines_of(products: Matrix) -> Matrix:
