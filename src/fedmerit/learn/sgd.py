@@ -102,7 +102,7 @@ class TorchLearner:
     ) -> tuple[Model, int]:
         """Return the trained model, and the number of steps."""
         steps = 0
-        with _quiet_torch(seed):
+        with _quiet_torch(seed, self.device):
             flat = self._flat
             inputs = _load(flat, model, samples.x)
             flat.module.train()
@@ -378,13 +378,15 @@ def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
 
 
 @contextmanager
-def _quiet_torch(seed: int) -> Iterator[None]:
+def _quiet_torch(seed: int, device: str = CPU) -> Iterator[None]:
     """Use one thread, this seed and deterministic kernels; restore the caller's settings afterwards."""
+    # torch.manual_seed also seeds every kind of accelerator: a millisecond, longer than small clients train.
+    set_seed = torch.default_generator.manual_seed if device == CPU else torch.manual_seed
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]), torch.backends.cudnn.flags(True, deterministic=True, allow_tf32=False):
-            torch.manual_seed(seed)
+            set_seed(seed)
             yield
     finally:
         torch.set_num_threads(threads)
