@@ -29,7 +29,7 @@ recipe = {{ name = "fedavg" }}
 name = "LD > DS"
 [[row]]
 name = "DS > LD"
-recipe = {{ name = "prioritized", priority = "DS > LD", normalise = "max" }}
+recipe = {{ name = "prioritized", criteria = ["DS", "LD"], normalise = "max" }}
 """
 
 
