@@ -1,20 +1,30 @@
 """CPU kernels: which of several equivalent implementations a stack of layers uses on this machine.
 
-Milliseconds of CPU per SGD step at batch 10 (mnist-cnn also at 100), least of nine interleaved, one thread, torch 2.13;
-first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers. Measured
-on an Intel Xeon, which emulates an AVX2 machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2;
-`benchmarks/kernels.py` prints the table on another machine. AMD's Zen 4, whose AVX-512 differs, is not in it yet.
+Milliseconds of CPU per SGD step at batch 10 (mnist-cnn also at 100), least of several interleaved, one thread, torch
+2.13; first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers.
+AVX2 is that machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2; `benchmarks/kernels.py` prints the table.
 
 | | first, addmm | first, oneDNN | last, addmm | last, oneDNN |
 | --- | --- | --- | --- | --- |
-| AVX-512, mnist-cnn | 9.10 | 9.05 | 8.67 | 8.76 |
-| AVX-512, mnist-cnn at 100 | 63.6 | 64.1 | 58.7 | 58.5 |
-| AVX-512, femnist-cnn | 19.1 | 16.8 | 18.8 | 16.4 |
-| AVX-512, celeba-cnn | 35.3 | 32.7 | 32.0 | 28.2 |
-| AVX2, mnist-cnn | 12.7 | 12.8 | 13.6 | 13.7 |
-| AVX2, mnist-cnn at 100 | 97.3 | 100.8 | 107.9 | 109.4 |
-| AVX2, femnist-cnn | 22.5 | 21.4 | 23.8 | 22.5 |
-| AVX2, celeba-cnn | 44.2 | 42.5 | 41.4 | 38.4 |
+| Xeon, AVX-512, mnist-cnn | 9.10 | 9.05 | 8.67 | 8.76 |
+| Xeon, AVX-512, mnist-cnn at 100 | 63.6 | 64.1 | 58.7 | 58.5 |
+| Xeon, AVX-512, femnist-cnn | 19.1 | 16.8 | 18.8 | 16.4 |
+| Xeon, AVX-512, celeba-cnn | 35.3 | 32.7 | 32.0 | 28.2 |
+| Xeon, AVX2, mnist-cnn | 12.7 | 12.8 | 13.6 | 13.7 |
+| Xeon, AVX2, mnist-cnn at 100 | 97.3 | 100.8 | 107.9 | 109.4 |
+| Xeon, AVX2, femnist-cnn | 22.5 | 21.4 | 23.8 | 22.5 |
+| Xeon, AVX2, celeba-cnn | 44.2 | 42.5 | 41.4 | 38.4 |
+| Zen 5, AVX-512, mnist-cnn | 6.69 | 6.76 | 6.63 | 6.32 |
+| Zen 5, AVX-512, mnist-cnn at 100 | 51.7 | 49.8 | 47.9 | 44.9 |
+| Zen 5, AVX-512, femnist-cnn | 12.8 | 11.3 | 12.5 | 11.1 |
+| Zen 5, AVX-512, celeba-cnn | 28.4 | 26.2 | 25.6 | 23.3 |
+| Zen 5, AVX2, mnist-cnn | 10.1 | 10.2 | 11.0 | 11.1 |
+| Zen 5, AVX2, mnist-cnn at 100 | 83.5 | 81.5 | 87.5 | 88.4 |
+| Zen 5, AVX2, femnist-cnn | 15.2 | 16.0 | 16.3 | 16.4 |
+| Zen 5, AVX2, celeba-cnn | 31.7 | 31.8 | 30.4 | 29.2 |
+
+The instruction set decides, not the vendor. Timing the four at the start of a run instead would gain nothing with
+AVX-512 (1 % in one row) and up to 13 % for celeba-cnn with AVX2; the bits of a run would then depend on a clock.
 """
 
 from __future__ import annotations
