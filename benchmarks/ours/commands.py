@@ -12,7 +12,9 @@ from ours.timed import Timed, fedmerit
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits.toml"
-HELP, RUN, BARE_RUN = "fedmerit --help", "fedmerit run examples/digits.toml", "a bare torch script that does the same"
+CLIENTS = ROOT / "examples" / "clients.csv"
+HELP, FEW, RUN = "fedmerit --help", "fedmerit weigh examples/clients.csv", "fedmerit run examples/digits.toml"
+BARE_RUN = "a bare torch script that does the same"
 APP, APP_TORCH = "a ClientApp's imports", "a ClientApp's imports, with torch's learner"
 WEIGH = "fedmerit weigh, {:,} clients"
 MANY, MOST = 100_000, 1_000_000
@@ -24,6 +26,7 @@ def start_up(_: Path, quick: bool) -> dict[str, list[str]]:
     app = "import fedmerit.flower.clientapp"
     return {
         HELP: fedmerit("--help"),
+        FEW: fedmerit("weigh", str(CLIENTS), "--priority", "class balance > dataset size"),
         RUN: fedmerit("run", str(DIGITS), "--out", "run", *rounds),
         BARE_RUN: [sys.executable, "-m", "peers.bare_digits"],
         APP: [sys.executable, "-c", app],

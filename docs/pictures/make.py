@@ -284,7 +284,32 @@ def rooms_picture() -> Picture:
     return picture
 
 
+def speed_table() -> list[tuple[str, float]]:
+    """Contenders and their seconds of a round of W1, from the page with the results."""
+    page = (HERE.parent / "results" / "bench.md").read_text(encoding="utf-8")
+    lines = page.partition("| contender |")[2].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines[: lines.index("")]]
+    return [(name, float(seconds)) for name, seconds in cells]
+
+
+def speed_picture() -> Picture:
+    """Seconds of one round, a bar per contender."""
+    measured = speed_table()
+    about = "Seconds of one round on two cores: " + "; ".join(f"{name} {seconds:g}" for name, seconds in measured) + "."
+    picture = Picture(900, 66 + 34 * len(measured), "One round of a CNN on MNIST: ten clients, five epochs", about)
+    longest = max(seconds for _, seconds in measured)
+    for place, (name, seconds) in enumerate(measured):
+        y, wide = 20 + 34 * place, round(480 * seconds / longest, 1)
+        picture.text(300, y + 17, name, "end strong" if place == 0 else "end")
+        picture.box(312, y, wide, 24, "bar" if place == 0 else "quiet", 3)
+        picture.text(322 + wide, y + 17, f"{seconds:g} s", "strong" if place == 0 else "")
+    command = "python benchmarks/bench.py --works W1 --repeats 5"
+    picture.text(312, 48 + 34 * len(measured), f"median of five repeats in one series; {command}", "small dim")
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
+    "speed": speed_picture,
     "round": round_picture,
     "normalise": normalise_picture,
     "priority": priority_picture,
