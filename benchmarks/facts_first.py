@@ -5,13 +5,15 @@
     python benchmarks/facts_first.py masked [--clients 1000]    seconds and bytes of a round, all in one process
     python benchmarks/facts_first.py crowd                  a masked and a plain round of 10,000 clients, locally
 
-Memory is the peak of the resident memory (getrusage) of a process that has only the server, minus that after imports.
+Memory is the peak of the resident memory (getrusage) of a process that has only the server, minus that after imports;
+on a deployment the process is the ServerApp's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 
 from fedmerit import Federation, Recipe, Split, Task, fedavg
@@ -43,6 +47,17 @@ CASES = {(100, 6_600_000): "100 clients x 6.6 million", (8, 24_900_000): "8 clie
 CLIENTS, VALUES, NEIGHBOURS = (10, 100, 1000), 100_000, 58
 MOST_LEGACY = 100
 """Flower's SecAgg+ needs three minutes for 100 clients, and more than half an hour for 1,000."""
+MOST_SUPERNODES = 8
+APP = """\
+import facts_first
+server, client = facts_first.apps({kind!r}, {clients}, {values}, {out!r})
+"""
+PROJECT = """\
+project = {name = "memory", version = "1.0.0", description = "", license = "Apache-2.0"}
+[tool.flwr.app]
+publisher = "fedmerit"
+components = {serverapp = "memory:server", clientapp = "memory:client"}
+"""
 
 
 @dataclass(frozen=True)
@@ -126,9 +141,14 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def collector(kind: str) -> Collect:
+    """Facts first, or facts with the updates."""
+    return FactsFirst(Uniform(1.0)) if kind == "first" else InTime(Uniform(1.0))
+
+
 def measure_server(kind: str, clients: int, values: int, fleet_kind: str) -> None:
     """Print the memory of a round as JSON; runs in a fresh process."""
-    collect = FactsFirst(Uniform(1.0)) if kind == "first" else InTime(Uniform(1.0))
+    collect = collector(kind)
     before = peak()
     if fleet_kind == "grid":
         fleet = GridFleet(Answering(clients, values), ServerSetup(tuple(map(str, range(clients))), Drift(values)))
@@ -143,16 +163,60 @@ def measure_server(kind: str, clients: int, values: int, fleet_kind: str) -> Non
     print(json.dumps({"memory": peak() - before, "seconds": seconds}))
 
 
-def memory() -> None:
+def apps(kind: str, clients: int, values: int, out: str) -> tuple[ServerApp, ClientApp]:
+    """Return the apps of a deployment; the ServerApp writes its memory and seconds to a file."""
+    made, server = task(clients, values), ServerApp()
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        before = peak()
+        fleet = GridFleet(grid, made.server())
+        fleet.meet(clients)
+        _, seconds = play(fleet, collector(kind))
+        Path(out).write_text(json.dumps({"memory": peak() - before, "seconds": seconds}), encoding="utf-8")
+
+    return server, make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
+
+
+def measure_deployment(kind: str, clients: int, values: int) -> dict[str, float]:
+    """Run a round on a SuperLink with a SuperNode per client; the ServerApp measures itself."""
+    from fedmerit.flower.loopback import loopback
+
+    with tempfile.TemporaryDirectory() as folder:
+        app, out = Path(folder) / "app", Path(folder) / "peak.json"
+        (app / "memory").mkdir(parents=True)
+        code = APP.format(kind=kind, clients=clients, values=values, out=str(out))
+        (app / "memory" / "__init__.py").write_text(code, encoding="utf-8")
+        (app / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+        here, paths = str(Path(__file__).parent), os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = here if paths is None else f"{here}{os.pathsep}{paths}"
+        with loopback(Path(folder) / "link", clients) as federation:
+            federation.run(app)
+            federation.processes["run"].wait(1800)
+            if not out.exists():
+                raise SystemExit(federation.log("run")[-3000:])
+        found: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def measure(kind: str, clients: int, values: int, fleet: str) -> dict[str, float]:
+    """Measure a round in fresh processes."""
+    if fleet == "deployment":
+        return measure_deployment(kind, clients, values)
+    command = [sys.executable, __file__, "server", kind, str(clients), str(values), fleet]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def memory(*, deployment: bool) -> None:
     """Print memory in models (4 bytes a value) for stored and streamed sums."""
     print("| | fleet | stored: models | s | facts first: models | s |\n| --- | --- | ---: | ---: | ---: | ---: |")
     for (clients, values), name in CASES.items():
-        for fleet in ("grid", "local"):
-            cells = []
-            for kind in ("together", "first"):
-                command = [sys.executable, __file__, "server", kind, str(clients), str(values), fleet]
-                found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-                cells += [f"{found['memory'] / (4 * values):.1f}", f"{found['seconds']:.1f}"]
+        if deployment and clients > MOST_SUPERNODES:
+            continue
+        for fleet in ("deployment",) if deployment else ("grid", "local"):
+            found = [measure(kind, clients, values, fleet) for kind in ("together", "first")]
+            cells = [f"{one['memory'] / (4 * values):.1f} | {one['seconds']:.1f}" for one in found]
             print(f"| {name} | {fleet} | {' | '.join(cells)} |", flush=True)
 
 
@@ -236,10 +300,12 @@ def masked(clients: Sequence[int], values: int) -> None:
             assert len(record.ids) == number, record.dropped
             seconds.append(took)
             sent.append(record.bytes_up / number)
-        took, total = legacy(made)
-        cells = [f"{one:.2f}" for one in (*seconds, took)] + [
-            f"{one / 1000:,.0f} kB" for one in (*sent, total / number)
-        ]
+        cells = [f"{one:.2f}" for one in seconds] + ["not run"]
+        sizes = [f"{one / 1000:,.0f} kB" for one in sent] + ["not run"]
+        if number <= MOST_LEGACY:
+            took, total = legacy(made)
+            cells[-1], sizes[-1] = f"{took:.2f}", f"{total / number / 1000:,.0f} kB"
+        cells += sizes
         print(f"| {number} | {' | '.join(cells)} |", flush=True)
 
 
@@ -258,14 +324,17 @@ def main() -> None:
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--clients", type=int, nargs="*", default=list(CLIENTS))
     parser.add_argument("--values", type=int, default=VALUES)
+    parser.add_argument("--deployment", action="store_true", help="memory on a SuperLink with SuperNodes")
     chosen = parser.parse_args()
     if chosen.what == "server":
         kind, clients, values, fleet = chosen.rest
         measure_server(kind, int(clients), int(values), fleet)
     elif chosen.what == "masked":
         masked(chosen.clients, chosen.values)
+    elif chosen.what == "memory":
+        memory(deployment=chosen.deployment)
     else:
-        {"memory": memory, "crowd": crowd}[chosen.what]()
+        crowd()
 
 
 if __name__ == "__main__":
