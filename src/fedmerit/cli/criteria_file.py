@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedmerit.core.criteria.table import lookup_key, symbol_of
+from fedmerit.core.showing import shown
 from fedmerit.core.types import Matrix
 from fedmerit.errors import TableError, did_you_mean
-from fedmerit.tasks.encoding import shown
 from fedmerit.tasks.formats.delimited import DelimitedTable, read_delimited
 
 MOST_NAMES = 10_000

@@ -64,12 +64,12 @@ def weigh(
 
     from fedmerit.cli.criteria_file import read_criteria
     from fedmerit.config.recipe import make_limit, make_normalise, make_score, split_names
-    from fedmerit.config.schema import parse_value
+    from fedmerit.config.sections import parse_value
     from fedmerit.core.criteria.table import display_name, symbol_of
     from fedmerit.core.reasons import LOWER, Rule, explain
+    from fedmerit.core.showing import shown
     from fedmerit.core.weights.weigh import Scale, by_client, normalise_name
     from fedmerit.core.weights.weigh import weigh as weigh_table
-    from fedmerit.tasks.encoding import shown
 
     table = read_criteria(file)
     columns = [table.column_name(name) for name in split_names(priority)]

@@ -14,7 +14,7 @@ from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
-from fedmerit.config.sections import Section, validate
+from fedmerit.config.sections import Section, parse_value, validate
 from fedmerit.config.task import PARTITIONS, FactsConfig, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, TrainConfig, train_keys
 from fedmerit.core.showing import printable
@@ -38,7 +38,6 @@ __all__ = [
     "load_config",
     "make_config",
     "make_recipe",
-    "parse_value",
     "read_toml",
     "set_values",
     "validate",
@@ -143,14 +142,6 @@ def flatten(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= flatten(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
     return flat
-
-
-def parse_value(text: str) -> Any:
-    """Parse a TOML value; other text is returned as it is, so that names need no quotes."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
 
 
 def _parse(text: str) -> tuple[str, Any]:

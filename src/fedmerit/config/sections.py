@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -149,3 +150,11 @@ def _way_out(value: Any, rule: str, field: FieldInfo | None) -> str:
     default = field.default if field else None
     plain = isinstance(default, int | float | str) and default != ""
     return near or (f"; the default is {default!r}" if plain else "")
+
+
+def parse_value(text: str) -> Any:
+    """Parse a TOML value; other text is returned as it is, so that names need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

@@ -33,6 +33,16 @@ def visible(text: str) -> str:
     return "\n".join("".join(map(_escaped, line)) for line in text.split("\n"))
 
 
+def shown(words: Sequence[str]) -> str:
+    """List the first few words, and the number of the rest.
+
+    >>> shown(["age", "sex"]), shown([*map(str, range(12))])
+    ('age, sex', '0, 1, 2, 3, 4, 5, 6 and 5 more')
+    """
+    text = ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
+    return " ".join(text.split())  # a cell may have line breaks
+
+
 def _escaped(one: str) -> str:
     return one if one.isprintable() else one.encode("unicode_escape").decode()
 

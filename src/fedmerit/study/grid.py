@@ -11,7 +11,8 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, flatten, make_config, parse_value, set_values
+from fedmerit.config.schema import Config, flatten, make_config, set_values
+from fedmerit.config.sections import parse_value
 from fedmerit.errors import ConfigError, UserError
 
 Grid: TypeAlias = Mapping[str, Sequence[Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -78,6 +79,9 @@ def compare(
         if not member.begun:
             new.setdefault(member.row, member.config)  # the first seed, whose data the first run also needs
     with Workers(remaining[0].config) as workers:
+        with suppress(ImportError):  # pandas is optional
+            import_module("scipy.stats")  # for the tables at the end, while the workers load torch
+            import_module("pandas")
         measure = next((_measure(run) for run in (*points, *members(plan, out)) if run.begun), "")
         checked = workers.check(new) if new else ""
         measure = measure or checked

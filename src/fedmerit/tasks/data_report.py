@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fedmerit.config.reading import read_file
-from fedmerit.core.showing import printable
+from fedmerit.core.showing import printable, shown
 from fedmerit.errors import DataError
 from fedmerit.tasks.cells import is_missing
-from fedmerit.tasks.encoding import shown
 from fedmerit.tasks.suspicions import KINDS, Suspicion
 
 MOST_CLIENTS = 200

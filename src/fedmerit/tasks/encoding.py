@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fedmerit.config.task import TaskConfig
+from fedmerit.core.showing import shown
 from fedmerit.core.targets import CLASSES, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.cells import SHARE, as_numbers, as_text, is_missing, normal, replaced
@@ -245,9 +246,3 @@ def _unseen(column: Column, cells: NDArray[Any], values: NDArray[Any]) -> str:
     else:
         odd, so = {*as_text(cells[np.isnan(values) & ~is_missing(cells)]).tolist()}, "read as missing"
     return f"column {column.name} contains {shown(sorted(odd))}, {so}" if odd else ""
-
-
-def shown(words: Sequence[str]) -> str:
-    """List the first few words, and the number of the rest."""
-    text = ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
-    return " ".join(text.split())  # a cell may have line breaks

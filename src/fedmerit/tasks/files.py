@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.task import SEVERAL, TABLE, TaskConfig
+from fedmerit.core.showing import shown
 from fedmerit.errors import ConfigError, DataError, UnknownName, did_you_mean
 from fedmerit.tasks.cells import as_text, is_missing, normal
-from fedmerit.tasks.encoding import FILE, shown, stem_of
+from fedmerit.tasks.encoding import FILE, stem_of
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, PARQUET_FORM, Table, read_table
 from fedmerit.tasks.suspicions import Suspicion, either, setting
 

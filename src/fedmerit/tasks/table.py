@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.config.task import TABLE as PREFIX
+from fedmerit.core.showing import shown
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.build import TEST_SHARE, planted, settle, spread
 from fedmerit.tasks.cells import is_missing, replaced
@@ -32,7 +33,6 @@ from fedmerit.tasks.encoding import (
     fit_scale,
     owner_name,
     owner_names,
-    shown,
 )
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
 from fedmerit.tasks.files import read_tables
