@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from memory import family_cpu
 from ours.rounds import WORKERS
-from ours.task import learner, load
+from ours.task import learner, read
 from ours.timed import Timed
 
 from fedmerit import Split, Task
-from fedmerit.config.schema import TaskConfig, TrainConfig
+from fedmerit.config.schema import TrainConfig
 from fedmerit.fleet.local import LocalFleet
 from peers.common import Data, Job, network
 
@@ -23,7 +23,7 @@ SIX = 6
 
 def test_first(folder: str) -> Task:
     """A task whose clients hold all rows for testing and one row for training."""
-    federation = load(TaskConfig(source=folder), 0)
+    federation = read(Path(folder))
     rows, edges = federation.train, np.arange(len(federation.names) + 1)
     train = Split(rows.x[: edges[-1]], rows.y[: edges[-1]], edges)
     return Task(

@@ -11,6 +11,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from memory import tree_bytes
+from ours.task import DATA
 
 from fedmerit import run_config
 from fedmerit.config.schema import Config
@@ -25,7 +26,7 @@ def config(job: Job) -> Config:
     """The job as a configuration; `variant` names the model."""
     return Config.model_validate(
         {
-            "task": {"data": "ours.task:SYNTHETIC", "source": job.data, "model": job.variant},
+            "task": {"data": "ours.task:SYNTHETIC", "model": job.variant},
             "train": {"lr": job.lr, "epochs": job.epochs, "batch": job.batch or "full"},
             "run": {
                 "rounds": job.total + 1,
@@ -64,6 +65,7 @@ class Observer:
 def main() -> None:
     """Run the job."""
     job = Job.read()
+    os.environ[DATA] = str(job.data)
     observer = Observer(job)
     with TemporaryDirectory(prefix="run-", dir=FOLDER) as folder:
         run_config(config(job), Path(folder) / "run", observer)

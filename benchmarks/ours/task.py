@@ -1,7 +1,8 @@
-"""The bench's synthetic data as a task: `task.data = "ours.task:SYNTHETIC"`, with the folder as `task.source`."""
+"""The bench's synthetic data as a task: `task.data = "ours.task:SYNTHETIC"`, with the folder in BENCH_DATA."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from fedmerit.learn.models import Build, dense, find_model, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
 from fedmerit.tasks.registry import TaskSpec
 
+DATA = "BENCH_DATA"
+"""The environment variable that names the folder."""
 MODELS: Mapping[str, Build] = {
     "mnist-cnn": find_model("mnist-cnn"),
     "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
@@ -29,12 +32,16 @@ def split(folder: Path, offsets: str) -> Split:
     return Split(x[: edges[-1]], y[: edges[-1]], edges)
 
 
-def load(config: TaskConfig, seed: int) -> Federation:
+def read(folder: Path) -> Federation:
     """Clients 0, 1, 2, ...; `test_offsets` says whose test rows are whose."""
-    folder = Path(config.source)
     train, test = split(folder, "offsets"), split(folder, "test_offsets")
     names = tuple(map(str, range(len(train.offsets) - 1)))
     return Federation(names, train, test, classes=int(train.y[:1000].max()) + 1)
+
+
+def load(config: TaskConfig, seed: int) -> Federation:
+    """The rows in the folder of the environment."""
+    return read(Path(os.environ[DATA]))
 
 
 def learner(model: str, train: TrainConfig) -> Learner:
