@@ -5,8 +5,8 @@
     python benchmarks/facts_first.py masked [--clients 1000]    seconds and bytes of a round, all in one process
     python benchmarks/facts_first.py crowd                  a masked and a plain round of 10,000 clients, locally
 
-Memory is the peak of the resident memory (getrusage) of a process that has only the server, minus that after imports;
-on a deployment the process is the ServerApp's.
+Memory is the peak of the resident memory (getrusage) of a process that has only the server, minus what it had before
+the round; on a deployment the process is the ServerApp's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ MOST_LEGACY = 100
 MOST_SUPERNODES = 8
 APP = """\
 import facts_first
-server, client = facts_first.apps({kind!r}, {clients}, {values}, {out!r})
+server = facts_first.server_app({kind!r}, {clients}, {values}, {out!r})
+client = facts_first.client_app(facts_first.task({clients}, {values}))
 """
 PROJECT = """\
 project = {name = "memory", version = "1.0.0", description = "", license = "Apache-2.0"}
@@ -141,6 +142,11 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def resident() -> int:
+    """Return the resident memory of this process now, in bytes."""
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+
+
 def collector(kind: str) -> Collect:
     """Facts first, or facts with the updates."""
     return FactsFirst(Uniform(1.0)) if kind == "first" else InTime(Uniform(1.0))
@@ -149,7 +155,7 @@ def collector(kind: str) -> Collect:
 def measure_server(kind: str, clients: int, values: int, fleet_kind: str) -> None:
     """Print the memory of a round as JSON; runs in a fresh process."""
     collect = collector(kind)
-    before = peak()
+    before = resident()
     if fleet_kind == "grid":
         fleet = GridFleet(Answering(clients, values), ServerSetup(tuple(map(str, range(clients))), Drift(values)))
         fleet.meet(clients)
@@ -163,19 +169,24 @@ def measure_server(kind: str, clients: int, values: int, fleet_kind: str) -> Non
     print(json.dumps({"memory": peak() - before, "seconds": seconds}))
 
 
-def apps(kind: str, clients: int, values: int, out: str) -> tuple[ServerApp, ClientApp]:
-    """Return the apps of a deployment; the ServerApp writes its memory and seconds to a file."""
+def client_app(made: Task) -> ClientApp:
+    """Return the nodes' app of a task."""
+    return make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
+
+
+def server_app(kind: str, clients: int, values: int, out: str) -> ServerApp:
+    """Return an app that writes its memory and seconds to a file."""
     made, server = task(clients, values), ServerApp()
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        before = peak()
+        before = resident()
         fleet = GridFleet(grid, made.server())
         fleet.meet(clients)
         _, seconds = play(fleet, collector(kind))
         Path(out).write_text(json.dumps({"memory": peak() - before, "seconds": seconds}), encoding="utf-8")
 
-    return server, make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
+    return server
 
 
 def measure_deployment(kind: str, clients: int, values: int) -> dict[str, float]:
@@ -222,10 +233,7 @@ def memory(*, deployment: bool) -> None:
 
 def grid_fleet(made: Task) -> GridFleet:
     """Return a fleet of real ClientApps in this process."""
-    grid = InProcessGrid(
-        make_client_app(lambda context: made.client(int(context.node_config["partition-id"]))),
-        len(made.federation.names),
-    )
+    grid = InProcessGrid(client_app(made), len(made.federation.names))
     fleet = GridFleet(grid, made.server())
     fleet.meet(len(made.federation.names))
     return fleet
