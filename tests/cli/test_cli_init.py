@@ -51,7 +51,7 @@ def test_what_is_written_runs(matters: str, tmp_path: Path) -> None:
 
 def test_a_table_is_asked_for_its_columns_and_runs(table: str, tmp_path: Path) -> None:
     file = tmp_path / "table.toml"
-    text = ask(str(file), typed=f"{table}\n\n\nlinear\n4\n1\n")
+    text = ask(str(file), typed=f"{table}\n\n\nlinear\n4\n")
     assert "Which column names the client" in text
     assert f"next: fedmerit run {file}" in text.replace("\n", " ")
     config = load_config(file, ["run.rounds=1", "run.workers=1"])
@@ -63,7 +63,7 @@ def test_a_table_is_asked_for_its_columns_and_runs(table: str, tmp_path: Path) -
 @pytest.mark.parametrize("typed", ["3 > 1", "class balance, dataset size", "CB,DS"])
 def test_the_order_of_the_criteria_is_asked_for(typed: str, tmp_path: Path) -> None:
     file = tmp_path / "order.toml"
-    text = ask(str(file), typed=f"heart-disease\n\npriority\n{typed}\n\n")
+    text = ask(str(file), typed=f"heart-disease\n\npriority\n{typed}\n")
     assert "dataset size: number of training rows" in text
     config = load_config(file)
     assert make_recipe(config.recipe).priority == ("CB", "DS")
@@ -72,15 +72,6 @@ def test_the_order_of_the_criteria_is_asked_for(typed: str, tmp_path: Path) -> N
     defaults = Config().model_dump()
     written = tomllib.loads(file.read_text())
     assert not [key for part in ("train", "run") for key in written[part] if written[part][key] == defaults[part][key]]
-
-
-def test_nodes_agree_on_the_layout_of_an_example(table: str, tmp_path: Path) -> None:
-    file = tmp_path / "nodes.toml"
-    ask(str(file), "-y", "--data", table, "--where", "nodes", "--matters", "size")
-    nodes = load_config(file).task.nodes
-    assert nodes is not None
-    assert (nodes.names, nodes.classes) == (("H0", "H1", "H2"), 2)
-    assert nodes.columns == {"age": "number", "smoker": ("no", "yes"), "sex": ("f", "m")}
 
 
 def test_nothing_is_written_over_and_mistakes_are_named(table: str, tmp_path: Path) -> None:
@@ -92,7 +83,6 @@ def test_nothing_is_written_over_and_mistakes_are_named(table: str, tmp_path: Pa
         ([str(tmp_path / "a.toml"), "--yes", "--matters", "money"], UnknownName, "valid: fairness, honesty"),
         ([str(tmp_path / "a.toml"), "--yes", "--model", "resnet"], UnknownName, "digits-mlp"),
         ([str(tmp_path / "a.toml"), "--yes", "--priority", "LDD > DS"], UnknownName, "one of 'label diversity'"),
-        ([str(tmp_path / "a.toml"), "--yes", "--where", "nodes"], ConfigError, "needs a table"),
         ([str(tmp_path / "a.toml"), "--yes", "--matters", "fairness"], ConfigError, "give --attribute sex"),
         ([str(tmp_path / "a.toml")], ConfigError, "--yes"),
     ):

@@ -37,14 +37,6 @@ def init(
     priority: Annotated[
         str | None, typer.Option(help='With priority: the criteria in order, e.g. "LD > DS".', show_default=False)
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            help="here, or nodes: on Flower, each with its own file.",
-            autocompletion=complete_names("fedmerit.tasks.starter", "PLACES"),
-            show_default=False,
-        ),
-    ] = None,
     client: Annotated[
         str | None, typer.Option(help="Of a table: the column that names the client.", show_default=False)
     ] = None,
@@ -65,7 +57,6 @@ def init(
     from fedmerit.tasks.registry import TASKS, find_task
     from fedmerit.tasks.starter import (
         MATTERS,
-        PLACES,
         Starter,
         columns,
         criteria_to_choose,
@@ -104,9 +95,8 @@ def init(
         # Clients of a table mostly have every class: then the number of labels separates nobody, the balance does.
         usual = "CB > DS" if chosen.startswith(TABLE) else "LD > DS"
         priority = _ask(question, criteria_to_choose(), usual, yes)
-    where = where or _ask("Where does it run?", PLACES, "here", yes or not chosen.startswith(TABLE))
     order = parse_priority(priority) if priority else ()
-    starter = Starter(chosen, model, matters, where, client or "", label or "", attribute or "", order)
+    starter = Starter(chosen, model, matters, client or "", label or "", attribute or "", order)
     write_new_file(file, starter.text(), "another FILE.toml")
     out_console.print(f"written: {file}", markup=False)
     for command in starter.commands(file):
@@ -129,7 +119,7 @@ def _ask(question: str, answers: Mapping[str, str], default: str, yes: bool) -> 
         answer = str(typer.prompt("Answer", default=default)).strip()
     except typer.Abort:
         raise ConfigError(
-            "this question needs an answer (got none); give --data, --model, --matters and --where, or --yes"
+            "this question needs an answer (got none); give --data, --model and --matters, or --yes"
         ) from None
     return list(answers)[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(answers) else answer
 

@@ -18,11 +18,10 @@ from fedmerit.config.task import TABLE
 from fedmerit.core.collect.collect import default_fraction
 from fedmerit.core.criteria.table import display_name, find_criterion
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.tasks.encoding import FILE, MISSING
+from fedmerit.tasks.encoding import FILE
 from fedmerit.tasks.files import is_several, read_tables
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import find_task
-from fedmerit.tasks.table import choose_features, prepare
 
 MATTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -36,14 +35,6 @@ MATTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Answers to the question what matters most."""
-
-PLACES: Mapping[str, str] = MappingProxyType(
-    {
-        "here": "on this machine, or on Flower with this machine's data",
-        "nodes": "on Flower: each node has its own file, and the table is an example of one",
-    }
-)
-"""Answers to the question where it runs."""
 
 TRAIN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"digits": {"lr": 0.3}, "mnist": {"lr": 0.1}, "fashion-mnist": {"lr": 0.1}}
@@ -60,8 +51,6 @@ WHY: Mapping[str, str] = MappingProxyType(
     }
 )
 """Comments on the keys of [recipe]."""
-ORDER = ("task", "task.nodes", "train", "recipe", "run")
-"""The sections as the file has them."""
 LABELS = (
     *("label", "labels", "target", "class", "outcome", "y", "died", "dead", "death", "mortality", "deceased"),
     *("survived", "diagnosis", "disease", "ill", "benign", "malignant", "readmitted", "recid", "relapse", "event"),
@@ -79,35 +68,28 @@ Lines: TypeAlias = list[tuple[str, Any, str]]
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """The answers of `fedmerit init`: data, model, what matters, where it runs, and the columns of a table.
+    """The answers of `fedmerit init`: data, model, what matters, and the columns of a table.
 
-    >>> print(Starter("digits", matters="size").text().splitlines()[4][:15])
+    >>> print(Starter("digits", matters="size").text().splitlines()[3][:15])
     data = "digits"
     """
 
     data: str
     model: str = ""
     matters: str = "priority"
-    where: str = "here"
     client: str = ""
     label: str = ""
     attribute: str = ""
     priority: tuple[str, ...] = ("LD", "DS")
 
     def __post_init__(self) -> None:
-        for kind, got, valid in (("answer to what matters", self.matters, MATTERS), ("place", self.where, PLACES)):
-            if got not in valid:
-                raise UnknownName(kind, got, valid)
+        if self.matters not in MATTERS:
+            raise UnknownName("answer to what matters", self.matters, MATTERS)
         if self.model and ":" not in self.model and self.model not in find_task(self.data).models:
             raise UnknownName(f"model of {self.data}", self.model, [*find_task(self.data).models, "module:function"])
         if self.is_table and not self.label:
             raise ConfigError(
                 f"--label must name the column to predict (got none); {self.data} has {', '.join(columns(self.data))}"
-            )
-        if self.where == "nodes" and not (self.is_table and self.client):
-            raise ConfigError(
-                f"--where nodes needs a table with a column of clients as an example of the nodes' files (got "
-                f"{self.data!r}); give --data FILE.csv --client COLUMN --label COLUMN"
             )
         if self.matters == "fairness" and not self.attribute:
             raise ConfigError(
@@ -121,41 +103,26 @@ class Starter:
 
     def text(self) -> str:
         """The TOML file; it is checked that it loads."""
-        lines = [f"# What matters: {MATTERS[self.matters]}.", f"# Where it runs: {PLACES[self.where]}."]
-        sections = {"task": self._task(), "train": self._train(), "run": self._run()}
-        sections["recipe"] = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
-        if self.where == "nodes":
-            sections["task.nodes"] = self._nodes()
-        for name in [name for name in ORDER if name in sections]:
-            lines += [f"\n[{name}]", *_lines(sections[name])]
+        lines = [f"# What matters: {MATTERS[self.matters]}."]
+        recipe = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
+        sections = {"task": self._task(), "train": self._train(), "recipe": recipe, "run": self._run()}
+        for name, section in sections.items():
+            lines += [f"\n[{name}]", *_lines(section)]
         text = "\n".join(lines) + "\n"
         make_config(tomllib.loads(text))
         return text
 
     def commands(self, file: Path) -> list[str]:
         """The next commands to type."""
-        return {
-            "here": [f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"],
-            "nodes": [f"fedmerit flower run {file} --superlink NAME --out runs/first", "fedmerit explain runs/first"],
-        }[self.where]
+        return [f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"]
 
     def _task(self) -> Lines:
-        spec, nodes = find_task(self.data), self.where == "nodes"
-        several = self.is_table and is_several(self.data)
-        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not (self.client or several)))
-        data, about = (
-            self.data,
-            "your files: each is a client"
-            if several
-            else "your file"
-            if self.is_table
-            else spec.about.partition(";")[0],
-        )
-        if nodes:
-            data, about = "nodes", "each node reads its own file, see docs/flower.md"
+        spec, several = find_task(self.data), self.is_table and is_several(self.data)
+        dealt = spec.partitions[0] != "natural" or (self.is_table and not (self.client or several))
+        about = "your file" if self.is_table else spec.about.partition(";")[0]
         possible = (
-            (True, "data", data, about),
-            (self.is_table and self.client and not nodes, "client", self.client, "the column that names the client"),
+            (True, "data", self.data, "your files: each is a client" if several else about),
+            (self.is_table and self.client, "client", self.client, "the column that names the client"),
             (self.is_table, "label", self.label, "the column to predict"),
             (
                 self.is_table and self.attribute,
@@ -167,7 +134,7 @@ class Starter:
             (dealt, "clients", 20 if spec.clients is None else spec.clients, ""),
             (True, "model", self.model or spec.models[0], f"or {', '.join([*spec.models[1:], 'module:function'])}"),
             (
-                self.matters in SERVER_MATTERS and not nodes,
+                self.matters in SERVER_MATTERS,
                 "server",
                 min(MOST_SERVER_ROWS, max(1, len(_table(self.data)) // SERVER_SHARE))
                 if self.is_table
@@ -177,25 +144,6 @@ class Starter:
             (self.matters == "rounds", "validation", 0.2, "share of each client's rows on which steps are tested"),
         )
         return [(key, value, comment) for wanted, key, value, comment in possible if wanted]
-
-    def _nodes(self) -> Lines:
-        """The layout of the example table, which all nodes share."""
-        task = {"data": self.data, "client": self.client, "label": self.label}
-        attributes = [self.attribute] if self.attribute else []
-        config = make_config({"task": {**task, "attributes": attributes}}).task
-        prepared = prepare(_table(self.data), config)
-        columns = choose_features(prepared, config).columns
-        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in columns}
-        owners, words = prepared.rows.ids, list(prepared.labels)
-        counted = words == [str(place) for place in range(len(words))]
-        classes = len(words) if counted else words
-        server = [("server", "server.csv", "the server's own rows, to test models on")]
-        return [
-            ("names", list(owners.names or ()) if owners else [], "the clients; start a node with name='NAME'"),
-            ("classes", classes, "the labels in order, or their number if they are 0, 1, ..."),
-            *(server if self.matters in SERVER_MATTERS else []),
-            ("columns", kinds, ""),
-        ]
 
     def _train(self) -> Lines:
         train = TRAIN.get(self.data, OTHERS)
