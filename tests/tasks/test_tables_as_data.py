@@ -91,9 +91,6 @@ def test_gaps_get_the_clients_own_median_and_who_has_none_that_of_the_others() -
     data = Federation.from_frame(frame, client="c", label="y", test=0.0, standardise="none")
     assert data.train.x[:, 0].tolist() == [1, 3, 3, 3, 3, 3, 3, 3]
     assert "b had no value" in next(note for note in data.report if "missing" in note)
-    dropped = Federation.from_frame(frame, client="c", label="y", test=0.0, missing="drop", features=["v"])
-    assert dropped.names == ("a",)
-    assert dropped.report[0] == "5 rows without v dropped"
 
 
 def test_missing_words_and_labels() -> None:

@@ -70,6 +70,7 @@ REMOVED_KEYS: Mapping[str, str] = {
     "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "privacy.accountant": "epsilon is by Renyi divergences (rdp)",
     "recipe.memory.everyone_first": "round 1 asks every client",
+    "task.missing": "missing numbers become the client's median; remove rows from the file",
     "task.centre": "subtract the mean input in the task's reader, or in the first layer of task.model",
 }
 """Removed -> what to use instead."""

@@ -50,7 +50,7 @@ TABLE = "table:"
 """Prefix of `task.data` that names a file, several, or a folder."""
 SEVERAL = "|"
 """Separates the files of a list."""
-OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise", *CLEANING)
+OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "standardise", *CLEANING)
 """The keys that only tables use."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
@@ -88,11 +88,6 @@ class NodesConfig(Section):
     def labels(self) -> int:
         """The number of classes."""
         return self.classes if isinstance(self.classes, int) else len(self.classes)
-
-
-def _spelt(value: Any) -> Any:
-    """True stands for `mean`, false for `none`."""
-    return {True: "mean", False: "none"}[value] if isinstance(value, bool) else value
 
 
 def _files(value: Any) -> Any:
@@ -166,9 +161,6 @@ class TaskConfig(Section):
     )
     features: tuple[str, ...] = Field(
         (), description="of a table: the columns to learn from; default: all remaining columns"
-    )
-    missing: Literal["impute", "drop"] = Field(
-        "impute", description="of a table: `impute` missing numbers by the client's median, or `drop` their rows"
     )
     standardise: Literal["client", "none"] = Field(
         "client", description="of a table: standardise numbers by each `client`'s training rows, or `none`"

@@ -245,7 +245,6 @@ class Federation:
         test: float = 0.2,
         server: int = 0,
         validation: float = 0.0,
-        missing: Literal["impute", "drop"] = "impute",
         standardise: Literal["client", "none"] = "client",
         seed: int = 0,
         **settings: Any,
@@ -268,7 +267,7 @@ class Federation:
             "features": tuple(features),
         }
         keys |= {"test": test, "server": server, "validation": validation}
-        return _table(read_frame(frame), seed, keys | {"missing": missing, "standardise": standardise} | settings)
+        return _table(read_frame(frame), seed, keys | {"standardise": standardise} | settings)
 
     @classmethod
     def from_csv(cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any) -> Federation:

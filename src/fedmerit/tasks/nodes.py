@@ -148,9 +148,6 @@ def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
     if lacking:
         raise DataError(f"this node's table lacks columns of [task.nodes]: {', '.join(lacking)}")
     keep = ~is_missing(table.columns[label])
-    if config.missing == "drop":
-        for column in _layout(config, nodes):
-            keep &= ~is_missing(table.columns[column.name])
     columns = {name: table.columns[name][keep] for name in nodes.columns}
     for name, values in columns.items():
         _check_column(name, values, nodes.columns[name] == NUMBER)

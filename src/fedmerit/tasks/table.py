@@ -8,7 +8,7 @@ needs another's data; inputs and their words are chosen by training rows, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,7 +108,7 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
     table, found = _tidy(table, config)
     _check_names(table, config)
     table, more = _spelt(table, config)
-    table, report = _complete_rows(table, config, {one.column for one in found if one.reason})
+    table, report = _complete_rows(table, config)
     labels, kinds, label_notes = _predicted(table, config)
     groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
     rows = Raw(
@@ -328,18 +328,17 @@ def _spelt(table: Table, config: TaskConfig) -> tuple[Table, list[Suspicion]]:
     return replace(table, columns=columns), found
 
 
-def _complete_rows(table: Table, config: TaskConfig, left_out: Collection[str]) -> tuple[Table, list[str]]:
-    """Keep rows with label and client, and without missing features if these are to be dropped."""
+def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[str]]:
+    """Keep rows with label and client."""
     keep, report = np.ones(len(table), dtype=np.bool_), []
     named = [config.label, *dict.fromkeys(name for name in (config.client, FILE * bool(table.files)) if name)]
-    gaps = [name for name in _feature_names(table, config) if name not in left_out] if config.missing == "drop" else []
-    for name in [*named, *gaps]:
+    for name in named:
         lost = keep & is_missing(table.columns[name])
         if lost.any():
             report.append(f"{lost.sum()} row{'s' if lost.sum() > 1 else ''} without {name} dropped")
         keep &= ~lost
     if not keep.any():
-        raise DataError(f"no row of {table.source} has a value in {' and '.join([*named, *gaps])}; check the columns")
+        raise DataError(f"no row of {table.source} has a value in {' and '.join(named)}; check the columns")
     return replace(table, columns={name: values[keep] for name, values in table.columns.items()}), report
 
 
