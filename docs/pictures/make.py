@@ -304,7 +304,9 @@ def speed_picture() -> Picture:
         picture.box(312, y, wide, 24, "bar" if place == 0 else "quiet", 3)
         picture.text(322 + wide, y + 17, f"{seconds:g} s", "strong" if place == 0 else "")
     command = "python benchmarks/bench.py --works W1 --repeats 5"
-    picture.text(312, 48 + 34 * len(measured), f"two cores of AMD Zen 5, median of five repeats; {command}", "small dim")
+    picture.text(
+        312, 48 + 34 * len(measured), f"two cores of AMD Zen 5, median of five repeats; {command}", "small dim"
+    )
     return picture
 
 
