@@ -81,7 +81,7 @@ def test_a_former_command_names_the_new_one(cli: CommandLine, name: str):
     [
         ("fedmerit exp", ["explain", "export"]),
         ("fedmerit list cr", ["criteria"]),
-        ("fedmerit export runs/a --format pro", ["prometheus"]),
+        ("fedmerit export runs/a --format la", ["latex"]),
         ("fedmerit weigh a.csv --score lex", ["lexicographic"]),
         ("fedmerit weigh a.csv --normalise m", ["max", "minmax"]),
         ("fedmerit init --data dig", ["digits"]),

@@ -1,4 +1,4 @@
-"""What a run shows in scripts, notebooks, terminals and to Prometheus: page, figure, tables, short texts."""
+"""What a run shows in scripts, notebooks and terminals: page, figure, tables, short texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CommandLine
 from rich.console import Console
 
 from fedmerit import (
@@ -21,16 +20,12 @@ from fedmerit import (
     federate,
     load_task,
     prioritized,
-    run_config,
     weigh,
 )
-from fedmerit.config.schema import make_config
 from fedmerit.core.criteria.criterion import reported
 from fedmerit.core.types import Family
 from fedmerit.core.weights.weigh import ClientWeight
-from fedmerit.report.prometheus import prometheus_text
 from fedmerit.report.screen import weights_table
-from fedmerit.store.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -98,41 +93,3 @@ def test_numbers_stay_whole(width: int, names: tuple[str, ...]):
 def rows_of(lines: list[str]) -> list[str]:
     """The normalised values, one per client and criterion."""
     return [cell for line in lines for cell in re.findall(r"\([\d.]+\)", line)]
-
-
-LINE = re.compile(r'^(fedmerit_\w+)(?:\{(\w+)="((?:[^"\\\n]|\\["\\n])*)"\})? (\S+)$')
-
-
-def samples(text: str) -> dict[tuple[str, str], float]:
-    found = [LINE.match(line) for line in text.splitlines() if not line.startswith("# ")]
-    assert all(found), text
-    return {(one[1], one[3] or ""): float(one[4]) for one in found if one}
-
-
-def test_the_numbers_are_the_ledgers(cli: CommandLine, tmp_path: Path):
-    attack = {"kind": "scale", "share": 0.25, "strength": 1e30}  # its update is dropped
-    config = {"task": {"clients": 4, "model": "digits-linear", "attack": attack}, "train": {"epochs": 1}}
-    run = run_config(make_config(config | {"run": {"rounds": 2, "fraction": 1.0, "workers": 1}}), tmp_path / "a")
-    answer = cli("export", tmp_path / "a", "--format", "prometheus")
-    assert answer.code == 0
-    told = samples(answer.out)
-    assert told["fedmerit_rounds_total", ""] == 2
-    assert abs(told["fedmerit_accuracy", ""] - run.accuracy) < 1e-9
-    missed = [event for event in run.events() if event.kind == "left-out"]
-    assert missed
-    assert sum(value for (name, _), value in told.items() if name == "fedmerit_left_out_total") == len(missed)
-    weights = {label: value for (name, label), value in told.items() if name == "fedmerit_weight"}
-    assert set(weights) == {run.ledger.names()[one.id] for one in run.explain(2)}
-    assert abs(sum(weights.values()) - 1) < 1e-6
-    assert told["fedmerit_bytes_total", "up"] == sum(row["bytes_up"] for row in run.ledger.rounds())
-
-
-def test_a_run_without_rounds_and_a_hostile_name():
-    ledger = Ledger.create(None, ['a"b\\c\nd'], {})
-    text = prometheus_text(ledger)
-    assert samples(text) == {
-        ("fedmerit_rounds_total", ""): 0,
-        ("fedmerit_bytes_total", "down"): 0,
-        ("fedmerit_bytes_total", "up"): 0,
-        ("fedmerit_left_out_total", 'a\\"b\\\\c\\nd'): 0,
-    }

@@ -257,10 +257,7 @@ def commands(run: Path, home: Path, out: Path) -> Iterator[list[str | Path]]:
     yield from (["what-if", run, "--priority", "CB"], ["what-if", run, "--priority", "LD > DS"])
     yield from (["predict", run, home / "rows.csv"], ["predict", run, home / "rows.csv", "--client", "north"])
     yield from (["export", run, "--onnx", out / "model.onnx"], ["export", run, "--card", out / "card.md"])
-    yield from (
-        ["export", run, "--table", "weights", "--out", out / "w.csv"],
-        ["export", run, "--format", "prometheus"],
-    )
+    yield ["export", run, "--table", "weights", "--out", out / "w.csv"]
     if "checkpoints" in {path.name for path in run.iterdir()}:
         yield ["run", "--resume", run]
 

@@ -65,15 +65,14 @@ def test_an_export_writes_over_a_file_when_forced(cli: CommandLine, study: Study
     assert "choose another --out" in one_line(cli("export", study.folder, "--out", tmp_path, "--force"))
 
 
-def test_csv_and_parquet_have_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
+def test_csv_has_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
     for name in ("compared", "reached", "metrics", "curves", "events"):
         frame = getattr(study, name)
-        for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
-            out = tmp_path / f"{name}.{form}"
-            assert cli("export", study.folder, "--format", form, "--table", name, "--out", out).code == 0
-            back = read(out)
-            assert list(back.columns) == list(frame.columns)
-            assert len(back) == len(frame)
+        out = tmp_path / f"{name}.csv"
+        assert cli("export", study.folder, "--table", name, "--out", out).code == 0
+        back = pd.read_csv(out)
+        assert list(back.columns) == list(frame.columns)
+        assert len(back) == len(frame)
     back = pd.read_csv(tmp_path / "compared.csv")
     pd.testing.assert_frame_equal(back, study.compared, check_dtype=False)
 
@@ -94,8 +93,8 @@ def test_a_run_exports_its_frames(cli: CommandLine, study: Study, tmp_path: Path
     run = study.runs[0].folder
     assert cli("export", run, "--out", tmp_path / "rounds.csv").code == 0
     assert list(pd.read_csv(tmp_path / "rounds.csv")["round"]) == [1, 2, 3, 4, 5, 6]
-    assert cli("export", run, "--format", "parquet", "--table", "weights", "--out", tmp_path / "w").code == 0
-    assert "weight" in pd.read_parquet(tmp_path / "w").columns
+    assert cli("export", run, "--table", "weights", "--out", tmp_path / "w").code == 0
+    assert "weight" in pd.read_csv(tmp_path / "w").columns
 
 
 def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_path: Path):

@@ -46,7 +46,7 @@ FORMER = {
     "errata": "python -m reproductions errata",
     "facts": "fedmerit doctor CONFIG.toml",
     "fairness": "fedmerit explain DIR --fairness",
-    "metrics": "fedmerit export DIR --format prometheus",
+    "metrics": "fedmerit export DIR --table rounds --out FILE",
     "objectives": "fedmerit list objectives",
     "privacy": "fedmerit doctor CONFIG.toml",
     "recipes": "fedmerit list recipes",

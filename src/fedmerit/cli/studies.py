@@ -27,7 +27,6 @@ from fedmerit.cli.app import (
 )
 from fedmerit.errors import ConfigError
 
-PROMETHEUS = "prometheus"
 EXPORTED = (
     *("compared", "worth", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
     *("rounds", "clients", "weights", "rewards", "audits", "candidates"),
@@ -215,8 +214,8 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="csv, parquet, latex, markdown, svg, pdf, prometheus.",
-            autocompletion=complete_values("csv", "parquet", "latex", "markdown", "svg", "pdf", PROMETHEUS),
+            help="csv, latex, markdown, svg, pdf.",
+            autocompletion=complete_values("csv", "latex", "markdown", "svg", "pdf"),
         ),
     ] = "csv",
     table: Annotated[
@@ -242,21 +241,17 @@ def export(
     force: Force = False,
     trust: Trust = False,
 ) -> None:
-    """Write tables, figures, metrics or the model to files.
+    """Write tables, figures, the model or its card to files.
 
     Tables of a study: compared, worth, reached, saved, attacks, tuning as latex or markdown; compared, worth, reached,
-    metrics, curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, candidates, events. Figures of a study, as svg or pdf: curves, differences. `--format
-    prometheus` prints the metrics of a run, also of one that goes on, or writes them to --out.
+    metrics, curves, events, attacks, tuning as csv. Tables of a run, as csv: rounds, clients, weights, rewards, audits,
+    candidates, events. Figures of a study, as svg or pdf: curves, differences.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
     from fedmerit.report.figures import write_figure
     from fedmerit.study.output import check_run, write_export
 
-    if form == PROMETHEUS:
-        _write_metrics(folder, out)
-        return
     if sum(path is not None for path in (out, card, onnx)) != 1:
         raise ConfigError("give one of --out FILE with --format, --card FILE or --onnx FILE")
     if figure is not None:
@@ -278,19 +273,6 @@ def export(
         with run.ledger:
             write_card(run, card, force=force)
         out_console.print(f"model card: {card}", markup=False)
-
-
-def _write_metrics(folder: Path, out: Path | None) -> None:
-    """Print a run's metrics for Prometheus, or replace the file that its text collector reads."""
-    from fedmerit.report.prometheus import prometheus_text
-    from fedmerit.store.files import write_new_file
-
-    with open_run(folder) as ledger:
-        text = prometheus_text(ledger)
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_new_file(out, text, "another --out")  # whole or not at all: the collector reads at any moment
 
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")

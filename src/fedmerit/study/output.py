@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -160,20 +159,20 @@ def _records(frame: Frame) -> list[dict[str, Any]]:
 def write_export(folder: Path, out: Path, format: str, table: str | None, *, force: bool = False) -> str:
     """Write one table of a study or a run to a new file, and return the table's name.
 
-    `format` is csv or parquet (frames), or latex or markdown (a study's tables as on the screen).
+    `format` is csv (frames), or latex or markdown (a study's tables as on the screen).
     """
-    if format not in (*FRAME_FORMATS, *TEXT_FORMATS):
-        raise UnknownName("format", format, (*FRAME_FORMATS, *TEXT_FORMATS))
+    if format not in (CSV, *TEXT_FORMATS):
+        raise UnknownName("format", format, (CSV, *TEXT_FORMATS))
     check_new_file(out, "another --out", force=force)
     study = is_study(folder)
     table = table or ("compared" if study else "rounds")
-    if format in FRAME_FORMATS:
+    if format == CSV:
         frame = _study_frame(folder, table) if study else _run_frame(folder, table)
-        write_new_file(out, FRAME_FORMATS[format](frame), "another --out")
+        write_new_file(out, frame.to_csv(index=False, lineterminator="\n"), "another --out")
     elif study:
         write_new_file(out, _text(Study.load(folder), table, TEXT_FORMATS[format]), "another --out")
     else:
-        raise ConfigError(f"{format} is for tables of a study, and {folder} has a run; use --format csv or parquet")
+        raise ConfigError(f"{format} is for tables of a study, and {folder} has a run; use --format csv")
     return table
 
 
@@ -218,19 +217,7 @@ def _text(study: Study, name: str, write: Callable[[TextTable, str], str]) -> st
     return "\n".join(write(table, f"{name}{number}") for table, number in zip(tables, numbers, strict=True))
 
 
-def _parquet(frame: Frame) -> bytes:
-    file = io.BytesIO()
-    try:
-        frame.to_parquet(file, index=False)
-    except ImportError:
-        raise ConfigError("parquet needs pyarrow, which is not installed: pip install 'fedmerit[report]'") from None
-    return file.getvalue()
-
-
-FRAME_FORMATS: Mapping[str, Callable[[Frame], str | bytes]] = {
-    "csv": lambda frame: str(frame.to_csv(index=False, lineterminator="\n")),
-    "parquet": _parquet,
-}
+CSV = "csv"
 TEXT_FORMATS: Mapping[str, Callable[[TextTable, str], str]] = {
     "latex": TextTable.latex,
     "markdown": lambda table, label: table.markdown(),
