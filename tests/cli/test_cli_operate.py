@@ -44,7 +44,7 @@ def test_a_well_machine_and_its_certificates(tmp_path: Path):
     told = call("doctor", str(config), "--json")
     found = {one["check"]: one for one in json.loads(told.stdout)["checks"]}
     assert told.exit_code == 0, told.stdout
-    assert {"versions", "processor", "memory", "disk", "data", "port 9092", "port 9094"} <= set(found)
+    assert {"versions", "processor", "data"} <= set(found)
     checks = [found.check for found in doctor.check_certificates(tmp_path)]
     assert checks == ["ca.crt", "server.pem", "server.key", "server.key"]
     assert found["data"]["text"].startswith("digits: 20 clients")

@@ -21,7 +21,6 @@ def doctor(
         Path | None, typer.Argument(metavar="[CONFIG.toml]", help="A configuration to check.", show_default=False)
     ] = None,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="The folder for runs.")] = Path("runs"),
     kit: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Check a kit and its way to the SuperLink.", show_default=False)
     ] = None,
@@ -36,7 +35,7 @@ def doctor(
 ) -> None:
     """Check this machine and a configuration before a run.
 
-    Without CONFIG.toml: versions, processor, memory, disk, ports. With --kit also certificates, keys, policy, rows and
+    Without CONFIG.toml: versions and processor. With --kit also certificates, keys, policy, rows and
     the SuperLink. With CONFIG.toml also the data: of a table what is suspicious about its columns and clients; the
     facts of all clients, which criteria separate them, and what a section [privacy] costs. Nothing is trained. Exits
     with 1 if a check failed.
@@ -50,7 +49,7 @@ def doctor(
     strict = settings is not None and settings.task.strict
     if settings is not None and strict:  # all suspicions are listed, not only that there are some
         settings = settings.model_copy(update={"task": settings.task.model_copy(update={"strict": False})})
-    for found in examine(settings, out, kit, superlink, authority):
+    for found in examine(settings, kit, superlink, authority):
         findings.append(found)
         if not as_json:
             out_console.print(f"{found.status:8}", style=STYLES[found.status], end="")

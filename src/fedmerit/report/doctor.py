@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,11 +17,8 @@ from fedmerit.errors import UserError
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 PACKAGES = ("fedmerit", "numpy", "scipy", "torch", "flwr", "ray", "cryptography", "safetensors", "pydantic")
-PORTS = {9092: "SuperLink", 9094: "SuperNode"}
-GIB = 1 << 30
-LEAST_MEMORY, LEAST_DISK, SOON = 2 * GIB, 2 * GIB, 14
-"""Bytes, bytes and days below which a warning is given."""
-MEMORY = Path("/proc/meminfo")
+SOON = 14
+"""Days before a certificate expires from which on a warning is given."""
 RENEW = "renew it: call `fedmerit flower provision` again with the same --out"
 PATIENCE = 10.0
 """Seconds that a SuperLink has to answer."""
@@ -41,7 +35,6 @@ class Finding:
 
 def examine(
     config: Config | None = None,
-    out: Path = Path(),
     kit: Path | None = None,
     superlink: str | None = None,
     authority: Path | None = None,
@@ -49,12 +42,8 @@ def examine(
     """Run all checks; one that cannot be done is a finding, too."""
     yield from check_versions()
     yield Finding("processor", "ok", f"{processor()}, {cores()} cores, {instruction_set()}")
-    yield check_memory()
-    yield check_disk(out)
     if config is not None:
         yield _tried("data", lambda: check_data(config))
-    for port, process in PORTS.items():
-        yield check_port(port, process)
     if kit is not None:
         yield from check_kit(kit)
     if superlink is not None:
@@ -107,25 +96,6 @@ def _out_of_bounds() -> list[str]:
     return sorted(set(wrong))
 
 
-def check_memory() -> Finding:
-    """Free memory."""
-    size = os.sysconf("SC_PAGE_SIZE")
-    free, whole = os.sysconf("SC_AVPHYS_PAGES") * size, os.sysconf("SC_PHYS_PAGES") * size
-    if MEMORY.exists():  # Linux: what it keeps of files can be had, too
-        free = int(re.findall(r"^MemAvailable:\s+(\d+) kB$", MEMORY.read_text(), re.MULTILINE)[0]) << 10
-    text = f"{free / GIB:.1f} of {whole / GIB:.1f} GiB are free"
-    return Finding("memory", "ok" if free >= LEAST_MEMORY else "warning", text)
-
-
-def check_disk(folder: Path) -> Finding:
-    """Free disk space for runs, and whether the folder is writable."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free
-    if not os.access(there, os.W_OK):
-        return Finding("disk", "failed", f"{there} cannot be written to; choose another folder for runs")
-    return Finding("disk", "ok" if free >= LEAST_DISK else "warning", f"{free / GIB:.1f} GiB free in {there}")
-
-
 def check_data(config: Config) -> Finding:
     """Check that the data of a configuration can be read and suffices for its recipe."""
     from fedmerit.config.privacy import make_collect, recipe_of
@@ -140,18 +110,6 @@ def check_data(config: Config) -> Finding:
     check_config(config, task)
     rows = len(task.federation.train.y)
     return Finding("data", "ok", f"{config.task.data}: {len(task.federation.names)} clients, {rows:,} training rows")
-
-
-def check_port(port: int, process: str) -> Finding:
-    """Whether a port that Flower listens on by default is free on this machine."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind(("127.0.0.1", port))
-        except OSError as error:
-            text = f"in use ({error.strerror}): fine if that is your {process}, else give it another --port"
-            return Finding(f"port {port}", "warning", text)
-    return Finding(f"port {port}", "ok", f"free for a {process}")
 
 
 def check_certificates(folder: Path) -> Iterator[Finding]:
