@@ -26,7 +26,7 @@ STYLES = (
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("worth", "notes", "suspects", "dataset", "settings", "tuning", "report", "now", "live"),
+    *("notes", "suspects", "dataset", "settings", "tuning", "report", "now", "live"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 

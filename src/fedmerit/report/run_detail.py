@@ -19,7 +19,6 @@ from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.store.ledger import Event, Ledger, Rewarded, WeightColumns, kept_recipe
-from fedmerit.study.contributions import contribution_accounts
 from fedmerit.study.fairness import fairness_of
 from fedmerit.study.suspects import suspects_dict
 
@@ -44,18 +43,8 @@ def run_detail(ledger: Ledger) -> dict[str, Any]:
         "audits": _audits(ledger, len(names)),
         "lineages": lineages(groups) if has_groups(rounds) else None,
         "accounts": _accounts(ledger, rounds, weights),
-        "worth": _worth(weights),
         "suspects": _suspects(ledger, dict(zip((row["round"] for row in rounds), weights, strict=True))),
     }
-
-
-def _worth(weights: Sequence[WeightColumns]) -> dict[str, Any] | None:
-    """Contributions for the page, next to the weights; None if the run measured none."""
-    accounts = contribution_accounts(weights)
-    if not accounts:
-        return None
-    rows = [[one.client, one.weight, [float(f"{value:.4g}") for value in one.total.values()]] for one in accounts]
-    return {"methods": list(accounts[0].total), "rows": rows}
 
 
 def _rules(recipe: Recipe | None) -> dict[str, Any]:

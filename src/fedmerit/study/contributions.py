@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from fedmerit.core.facts import CONTRIBUTION
 from fedmerit.core.types import ClientId
 from fedmerit.errors import DataError
-from fedmerit.store.ledger import Ledger, WeightColumns
+from fedmerit.store.ledger import Ledger
 from fedmerit.study.text_table import TextTable
 
 RULE = "contribution: what a client's updates added by this method, summed over rounds; negative: they did harm"
@@ -36,14 +36,10 @@ class ClientAccount:
 
 def contributions_of(ledger: Ledger) -> list[ClientAccount]:
     """Compute the contribution of each weighted client, largest total first; empty if none was measured."""
-    return contribution_accounts([ledger.weight_columns(row["round"]) for row in ledger.rounds()])
-
-
-def contribution_accounts(rounds: Iterable[WeightColumns]) -> list[ClientAccount]:
-    """Compute `contributions_of` from rounds that are already read."""
     values: dict[ClientId, dict[str, list[float]]] = {}
     weights: dict[ClientId, list[float]] = {}
-    for columns in rounds:
+    for row in ledger.rounds():
+        columns = ledger.weight_columns(row["round"])
         measured = {name: column for name, column in columns.facts.items() if name.startswith(CONTRIBUTION)}
         for place, client in enumerate(columns.ids):
             weights.setdefault(client, []).append(float(columns.weights[place]))

@@ -23,7 +23,7 @@ const AFTER_CHOICE = []; // what else must hear of it
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  const panels = [showWeights, showWorth, showExplanation, showSearch, showGroups, showRewards];
+  const panels = [showWeights, showExplanation, showSearch, showGroups, showRewards];
   [...panels, showSuspects, showData, showNotes].forEach((show) => show());
 }
 
