@@ -14,8 +14,9 @@ from helpers import CommandLine, one_line
 from test_report_data import PRIVATE
 
 from fedmerit import Run, run_config
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import load_config, make_config
 from fedmerit.report.card import proportion
+from fedmerit.tasks.registry import make_task
 
 SECTIONS = ["Model details", "Intended use", "Data", "Measures", "Weights", "Privacy", "Limitations"]
 RUN = {"rounds": 2, "fraction": 1.0, "workers": 1, "audit": ["auc", "worst_group:sex"]}
@@ -61,12 +62,35 @@ def test_the_card_has_its_sections_and_figures_that_hold(cli: CommandLine, folde
     assert f"| accuracy | {proportion(sum(r for r, _ in tested), sum(n for _, n in tested))} |" in text
     row = next(line for line in text.splitlines() if line.startswith("| west") and "(" in line)
     assert f" {proportion(*tested[2])} |" in row
-    counts = re.findall(r"^\| .+? \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
-    assert counts == [("84", "36"), ("56", "24"), ("28", "12")]
-    assert re.search(r"^\| auc \| [\d.]+ \(", text, re.MULTILINE)
+    counts = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    assert [(int(train), int(test)) for _, train, test, *_ in counts] == [(84, 36), (56, 24), (28, 12)]
+    assert all(int(no) + int(yes) == 100 for *_, no, yes in counts)
+    for client, by_label in zip(counts, _shares(folder), strict=True):
+        assert [int(share) for share in client[3:]] == by_label
+    groups = re.findall(r"^\| sex: (\w+) \| (\d+) \| ([\d.]+) \(", text, re.MULTILINE)
+    right = sum(int(rows) * float(share) for _, rows, share in groups)
+    header = next(line for line in text.splitlines() if line.startswith("| client | ") and "auc" in line)
+    place = header.split(" | ").index("auc")
+    intervals = [
+        re.findall(r"[\d.]+", line.split(" | ")[place]) for line in text.splitlines() if line[:7] == "| west\\"
+    ]
+    value, low, high = map(float, next(numbers for numbers in intervals if len(numbers) == 3))
+    audited = {client: auc for _, client, name, auc in run.ledger.audits(2) if name == "auc"}
+    assert value == pytest.approx(audited[2], abs=6e-4)
+    assert low < value <= high <= 1
+    assert [name for name, *_ in groups] == ["female", "male"]
+    assert right == pytest.approx(sum(r for r, _ in tested), abs=0.1)
     assert run.why().splitlines()[0].partition(",")[0].replace("|", "\\|").replace("<", "\\<") in text.replace(
         "\\>", ">"
     )
+
+
+def _shares(folder: Path) -> list[list[int]]:
+    """Shares of the labels in training rows, by the data themselves."""
+    train = make_task(load_config(folder / "config.toml")).federation.train
+    return [
+        [round(100 * float((train.y[train.rows(client)] == label).mean())) for label in (0, 1)] for client in range(3)
+    ]
 
 
 def test_wilson_intervals_solve_their_equation() -> None:
@@ -84,6 +108,23 @@ def test_the_page_escapes_names_and_needs_no_network(cli: CommandLine, folder: P
     assert "&lt;b&gt;north&lt;/b&gt;" in page
     assert "<b>" not in page
     assert not re.search(r"src=|href=|<script|url\(", page)
+
+
+def test_without_its_data_the_card_says_what_is_missing(cli: CommandLine, tmp_path: Path) -> None:
+    write_table(tmp_path / "h.csv")
+    task = {"data": f"table:{tmp_path / 'h.csv'}", "client": "hospital", "label": "died", "attributes": ["sex"]}
+    run_config(make_config({"task": task, "run": RUN}), tmp_path / "run").ledger.close()
+    frame = pd.read_csv(tmp_path / "h.csv")
+    frame["age"] += 1
+    frame.to_csv(tmp_path / "h.csv", index=False)  # other data than those of the run
+    changed = written(cli, tmp_path / "run", tmp_path / "changed.md")
+    (tmp_path / "h.csv").unlink()
+    gone = written(cli, tmp_path / "run", tmp_path / "gone.md")
+    for text in (changed, gone):
+        assert "The data were not at hand" in text
+        assert "yes (%)" not in text
+        assert "sex: female" not in text
+        assert "| west\\_1 | 32 | 8 |" in text
 
 
 def test_a_private_card_has_no_figures_of_clients(cli: CommandLine, tmp_path: Path) -> None:
@@ -109,7 +150,7 @@ def test_the_card_imports_no_module_that_the_folder_names(
     task: dict[str, Any] = {"data": "strange_task:TASK", "clients": 3, "model": "digits-linear"}
     run_config(make_config({"task": task, "run": RUN | {"audit": []}}), tmp_path / "run").ledger.close()
     del sys.modules["strange_task"]
-    assert "trained on strange\\_task:TASK" in written(cli, tmp_path / "run", tmp_path / "card.md")
+    assert "The data were not at hand" in written(cli, tmp_path / "run", tmp_path / "card.md")
     assert "strange_task" not in sys.modules
 
 
