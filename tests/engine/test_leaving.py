@@ -191,6 +191,6 @@ def test_what_cannot_be_repeated_is_refused_with_the_reason(
 
 def test_nodes_of_a_deployment_are_refused(tmp_path: Path, cli: CommandLine) -> None:
     path = tmp_path / "config.toml"
-    path.write_text('[task]\ndata = "nodes"\n[task.nodes]\nnames = ["a", "b"]\nclasses = 2\nshape = [3]\n')
+    path.write_text('[task]\ndata = "nodes"\n[task.nodes]\nnames = ["a", "b"]\nclasses = 2\ncolumns = [3]\n')
     assert "the rows are on the nodes" in one_line(cli("run", path, "--without", "a", "--out", tmp_path / "after"))
     shutil.rmtree(tmp_path / "after", ignore_errors=True)

@@ -136,7 +136,7 @@ def opened() -> Iterator[list[str]]:
 def test_the_server_reads_its_own_rows_and_no_others(tmp_path: Path):
     np.savez(tmp_path / "server.npz", x=np.ones((4, 2), np.float32), y=np.array([0, 1, 0, 1]))
     np.savez(tmp_path / "node.npz", x=np.ones((9, 2), np.float32), y=np.arange(9) % 2)
-    nodes = {"names": ["a"], "classes": 2, "shape": [2], "server": str(tmp_path / "server.npz")}
+    nodes = {"names": ["a"], "classes": 2, "columns": [2], "server": str(tmp_path / "server.npz")}
     config = make_config({"task": {"data": "nodes", "nodes": nodes}})
     with opened() as paths:
         half = make_server(config)
@@ -149,11 +149,13 @@ def test_the_server_reads_its_own_rows_and_no_others(tmp_path: Path):
 
 
 def test_functions_are_data_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "my_rows.py").write_text("import numpy as np\ndef load(): return np.ones((5, 2)), [0, 1, 0, 1, 1]\n")
+    (tmp_path / "my_rows.py").write_text(
+        "import pandas\ndef load(): return pandas.DataFrame({'x': range(5), 'y': [0, 1, 0, 1, 1]})\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    nodes = {"names": ["a", "b"], "classes": 2, "shape": [2]}
-    arrays = make_config({"task": {"data": "nodes", "nodes": nodes}})
-    assert len(make_node(arrays, "my_rows:load", "a").data.test) == 1
+    nodes = {"names": ["a", "b"], "classes": 2, "columns": {"x": "number"}}
+    config = make_config({"task": {"data": "nodes", "label": "y", "nodes": nodes}})
+    assert len(make_node(config, "my_rows:load", "a").data.test) == 1
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_functions_are_data_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ({"columns": {"height": "number", "sex": ["f", "m"]}}, "lacks columns of .*: height"),
         ({"columns": {"came": "number", "sex": ["f", "m"]}}, "came is a number in .* contains words"),
         ({"classes": ["alive", "dead"]}, "rows have a label died that is not in task.nodes.classes"),
-        ({"columns": {}, "shape": [3]}, "task.label names a column"),
+        ({"columns": [3]}, "task.label names a column"),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_without_its_values(changes: dict[str, Any], said: str, tmp_path: Path):
@@ -176,11 +178,17 @@ def test_a_file_that_does_not_fit_is_told_without_its_values(changes: dict[str, 
     ("task", "said"),
     [
         ({"data": "nodes"}, "need each other"),
-        ({"data": "digits", "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "need each other"),
-        ({"data": "nodes", "clients": 3, "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "clients has no eff"),
-        ({"data": "nodes", "alpha": 3.0, "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}, "alpha has no effect"),
-        ({"data": "nodes", "nodes": {"names": ["a", "a"], "classes": 2, "shape": [2]}}, "names must differ"),
-        ({"data": "nodes", "nodes": {"names": ["a"], "classes": 2}}, "either columns, for tables, or shape"),
+        ({"data": "digits", "nodes": {"names": ["a"], "classes": 2, "columns": [2]}}, "need each other"),
+        (
+            {"data": "nodes", "clients": 3, "nodes": {"names": ["a"], "classes": 2, "columns": [2]}},
+            "clients has no eff",
+        ),
+        (
+            {"data": "nodes", "alpha": 3.0, "nodes": {"names": ["a"], "classes": 2, "columns": [2]}},
+            "alpha has no effect",
+        ),
+        ({"data": "nodes", "nodes": {"names": ["a", "a"], "classes": 2, "columns": [2]}}, "names must differ"),
+        ({"data": "nodes", "nodes": {"names": ["a"], "classes": 2}}, "columns is required"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(task: dict[str, Any], said: str):
@@ -212,7 +220,7 @@ def test_a_stranger_and_a_broken_file_are_named_before_the_run(tmp_path: Path):
 def test_an_error_names_the_file_and_not_its_folder(name: str, there: bool, tmp_path: Path):
     if there:
         (tmp_path / name).write_bytes(b"")
-    arrays = make_config({"task": {"data": "nodes", "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}})
+    arrays = make_config({"task": {"data": "nodes", "nodes": {"names": ["a"], "classes": 2, "columns": [2]}}})
     with pytest.raises(DataError, match=name) as error:
         make_node(arrays, str(tmp_path / name), "a")
     assert str(tmp_path) not in str(error.value)

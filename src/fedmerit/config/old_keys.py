@@ -43,6 +43,7 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.name=cgsv": "cosine_rewards",
     "recipe.criteria=Company": "SimilarityFilter",
     "recipe.criteria=Usual": "NormInlier",
+    "task.nodes.shape": "task.nodes.columns",
     "run.wait.at_least": "run.wait.min_fraction",
 }
 """Old -> new; `key=value` for a value that was renamed. Keys have no list positions."""

@@ -44,6 +44,10 @@ IDLE = ("partition", "clients", "without", "kinds", "attack", "server", "client"
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
+Columns: TypeAlias = (
+    Annotated[dict[str, Literal["number"] | Words], Field(min_length=1)]
+    | Annotated[tuple[Count, ...], Field(min_length=1)]
+)
 Classes: TypeAlias = Annotated[int, Field(ge=2, strict=True)] | Annotated[tuple[str, ...], Field(min_length=2)]
 
 TABLE = "table:"
@@ -63,11 +67,9 @@ class NodesConfig(Section):
         description="names of the clients; each node is started with one of them"
     )
     classes: Classes = Field(description="the classes in order, or their number where labels are 0, 1, ... already")
-    columns: dict[str, Literal["number"] | Words] = Field(
-        {}, description='of a table: each column is "number", or the list of its values; default: none'
-    )
-    shape: tuple[Count, ...] = Field(
-        (), description="of arrays: the shape of a row, [30] or [height, width, channels]; default: none"
+    columns: Columns = Field(
+        description='of a table: each column is "number", or the list of its values; of arrays: the shape of a row, '
+        "[30] or [height, width, channels]"
     )
     server: str = Field("", description="file with the server's own rows, for `validated:` criteria; default: none")
 
@@ -77,9 +79,8 @@ class NodesConfig(Section):
             raise ValueError("names must differ from each other; rename one of the nodes")
         if not all(name.strip() for name in self.names):
             raise ValueError(f"names must not be empty (got {list(self.names)!r:.80}); name each node")
-        if bool(self.columns) == bool(self.shape):
-            raise ValueError("give either columns, for tables, or shape, for arrays")
-        for name, words in {"classes": self.classes, **self.columns}.items():
+        columns = self.columns if isinstance(self.columns, dict) else {}
+        for name, words in {"classes": self.classes, **columns}.items():
             if isinstance(words, tuple) and len(set(words)) != len(words):
                 raise ValueError(f"{name} must list each value once; remove the repeated one")
         return self

@@ -33,7 +33,7 @@ from fedmerit.tasks.table import MOST_GROUPS, codes_of
 
 NUMBER = "number"
 ARRAYS = ".npz"
-FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), or module:function"
+FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), or module:function that returns a frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +81,18 @@ def server_data(config: TaskConfig, seed: int) -> ServerData:
 def shape_of(config: TaskConfig) -> tuple[int, int]:
     """Numbers of inputs and classes."""
     nodes = layout_of(config)
-    if nodes.shape:
-        return int(np.prod(nodes.shape)), nodes.labels
-    return sum(column.width for column in _layout(config, nodes)), nodes.labels
+    columns = _layout(config, nodes)
+    return sum(column.width for column in columns) if columns else int(np.prod([*nodes.columns])), nodes.labels
 
 
 def layout_of(config: TaskConfig) -> NodesConfig:
     """Return [task.nodes] after a check against [task]."""
     nodes = config.nodes
-    if nodes is None:
-        raise ConfigError(f"task.data = {DATA!r} needs [task.nodes]; add the section (docs/flower.md)")
-    if nodes.shape:
-        given = [key for key in ("label", "attributes", "features") if getattr(config, key)]
-        if given:
+    assert nodes is not None  # task.data = "nodes" needs it
+    if not isinstance(nodes.columns, dict):
+        if given := [key for key in ("label", "attributes", "features") if getattr(config, key)]:
             raise ConfigError(
-                f"task.{given[0]} names a column, but [task.nodes] has a shape instead of columns; remove it"
+                f"task.{given[0]} names a column, but task.nodes.columns is the shape of a row; remove it"
             )
         return nodes
     if not config.label or config.label in nodes.columns:
@@ -109,22 +106,27 @@ def layout_of(config: TaskConfig) -> NodesConfig:
 
 
 def _layout(config: TaskConfig, nodes: NodesConfig) -> list[Column]:
-    """Columns to learn from, not yet fitted."""
-    names = config.features or tuple(nodes.columns)
-    words = {name: kinds for name, kinds in nodes.columns.items() if kinds != NUMBER}
-    return [Column(name, tuple(words.get(name, ()))) for name in names]
+    """Columns of a table to learn from, not yet fitted."""
+    kinds = nodes.columns if isinstance(nodes.columns, dict) else {}
+    return [Column(name, () if kinds[name] == NUMBER else kinds[name]) for name in config.features or kinds]
 
 
 def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:
     """Read the source and check it against the layout."""
-    data = _read(nodes, source)
-    if isinstance(data, Table) != bool(nodes.columns):
-        wanted, got = ("a table", "arrays") if nodes.columns else ("arrays", "a table")
+    data, columns = _read(source), nodes.columns
+    if isinstance(data, Table) and isinstance(columns, dict):
+        return _of_table(config, nodes, columns, data)
+    if isinstance(data, Table) or isinstance(columns, dict):
+        wanted, got = ("arrays", "a table") if isinstance(data, Table) else ("a table", "arrays")
         raise DataError(f"[task.nodes] describes {wanted}, but this node's data is {got}; change one of the two")
-    return _of_table(config, nodes, data) if isinstance(data, Table) else data
+    x, y, attributes = as_rows((data.pop("x"), data.pop("y"), data), "rows of this node")
+    if x.shape[1:] != columns or not len(x):
+        raise DataError(f"rows must have shape {columns} of [task.nodes] (this node has {len(x)} of {x.shape[1:]})")
+    check_samples(Samples(x, y, nodes.labels, attributes), "rows of this node")
+    return Party(y, attributes, x)
 
 
-def _read(nodes: NodesConfig, source: str) -> Table | Party:
+def _read(source: str) -> Table | dict[str, NDArray[Any]]:
     """Read a table or arrays; errors give a file's name without its folder, because the server reads them too."""
     path = Path(source).expanduser()
     name = path.name.lower()
@@ -132,27 +134,24 @@ def _read(nodes: NodesConfig, source: str) -> Table | Party:
         if name.endswith((*CSV, *PARQUET)):
             return read_table(path)
         if name.endswith(ARRAYS):
-            arrays = read_npz(path, ("x", "y"), kinds="iubf", others=True)
-            return _of_arrays(nodes, (arrays.pop("x"), arrays.pop("y"), arrays))
+            return read_npz(path, ("x", "y"), kinds="iubf", others=True)
     except DataError as error:
         raise DataError(str(error).replace(str(path.absolute()), path.name).replace(str(path), path.name)) from None
     if is_own(source):
-        value = import_own("data", source, "a function that returns a frame, or inputs and labels")()
-        return _of_arrays(nodes, value) if isinstance(value, tuple | list) else read_frame(value)
+        return read_frame(import_own("data", source, "a function that returns a frame")())
     raise DataError(f"a node's data must be {FORMS}; {path.name!r} is missing or another kind of file")
 
 
-def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
-    label = str(config.label)
-    lacking = [name for name in (label, *nodes.columns) if name not in table.columns]
+def _of_table(config: TaskConfig, nodes: NodesConfig, kinds: Mapping[str, Any], table: Table) -> Party:
+    lacking = [name for name in (config.label, *kinds) if name not in table.columns]
     if lacking:
         raise DataError(f"this node's table lacks columns of [task.nodes]: {', '.join(lacking)}")
-    keep = ~is_missing(table.columns[label])
-    columns = {name: table.columns[name][keep] for name in nodes.columns}
+    keep = ~is_missing(table.columns[config.label])
+    columns = {name: table.columns[name][keep] for name in kinds}
     for name, values in columns.items():
-        _check_column(name, values, nodes.columns[name] == NUMBER)
-    y = _classes(nodes, label, table.columns[label][keep])
-    return Party(y, {name: _groups(name, columns[name], nodes) for name in config.attributes}, columns=columns)
+        _check_column(name, values, kinds[name] == NUMBER)
+    y = _classes(nodes, config.label, table.columns[config.label][keep])
+    return Party(y, {name: _groups(name, columns[name], kinds[name]) for name in config.attributes}, columns=columns)
 
 
 def _check_column(name: str, values: NDArray[Any], number: bool) -> None:
@@ -176,11 +175,11 @@ def _classes(nodes: NodesConfig, label: str, values: NDArray[Any]) -> NDArray[np
     return y
 
 
-def _groups(name: str, values: NDArray[Any], nodes: NodesConfig) -> NDArray[np.uint8]:
+def _groups(name: str, values: NDArray[Any], kinds: str | tuple[str, ...]) -> NDArray[np.uint8]:
     """Turn an attribute into groups: the place of a word in the layout, or the integer itself; unlisted words last."""
-    kinds, gaps = nodes.columns[name], is_missing(values)
     if isinstance(kinds, tuple):
         return codes_of(as_words(values), kinds, len(kinds)).astype(np.uint8)
+    gaps = is_missing(values)
     numbers = values[~gaps].astype(np.float64)
     if gaps.any() or ((numbers < 0) | (numbers >= MOST_GROUPS) | (numbers % 1 != 0)).any():
         raise DataError(f"attribute {name} must be an integer below {MOST_GROUPS} in every row, or words in the layout")
@@ -199,15 +198,6 @@ def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray
         values[name] = as_words(cells) if kinds else no_words
     standardise = config.standardise == "client"
     return encode([fit_column(one, values[one.name], [train], [train], standardise) for one in columns], values, 0)
-
-
-def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:
-    """Check arrays against the layout."""
-    x, y, attributes = as_rows(arrays, "rows of this node")
-    if x.shape[1:] != nodes.shape or not len(x):
-        raise DataError(f"rows must have shape {nodes.shape} of [task.nodes] (this node has {len(x)} of {x.shape[1:]})")
-    check_samples(Samples(x, y, nodes.labels, attributes), "rows of this node")
-    return Party(y, attributes, x)
 
 
 def _load(config: TaskConfig, seed: int) -> NoReturn:
