@@ -17,7 +17,7 @@ from fedmerit.study.suspects import suspects_of
 SPREADS: tuple[dict[str, Any], ...] = (
     {"partition": "iid"},
     *({"partition": "dirichlet", "alpha": alpha} for alpha in (0.1, 0.3, 0.5, 1.0)),
-    {"partition": "shards", "shards": 2},
+    {"partition": "shards"},
 )
 TRAIN: tuple[dict[str, Any], ...] = ({"lr": 0.5, "epochs": 5, "batch": "full"}, {"lr": 0.1, "epochs": 5, "batch": 10})
 RECIPES: tuple[dict[str, Any], ...] = ({"name": "fedavg"}, {"name": "fedval", "criteria": ["validated:accuracy"]})

@@ -34,7 +34,7 @@ LRS = (0.03, 0.1, 0.3, 0.6)
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "sgd": [{"lr": lr} for lr in LRS],
     "scaffold": [{"lr": lr} for lr in LRS],
-    "feddyn": [{"lr": lr, "alpha": alpha} for lr, alpha in product(LRS, (0.01, 0.1))],
+    "feddyn": [{"lr": lr, "prox": alpha} for lr, alpha in product(LRS, (0.01, 0.1))],
 }
 NAMES = {"sgd": "FedAvg", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
 VECTORS = {"sgd": (1, 1), "scaffold": (2, 2), "feddyn": (2, 1)}

@@ -33,7 +33,6 @@ def attack(**values: Any) -> Any:
         ({"kind": "liar", "facts": {"samples": 2}, "strength": 2.0}, "does not use 'strength'"),
         ({"kind": "scale", "facts": {"samples": 2}}, "or use kind liar"),
         ({"kind": "mimic", "strength": 2.0}, "does not use 'strength'"),
-        ({"kind": "scale", "target": 2}, "or use kind backdoor, eraser, pooled-backdoor, split-trigger"),
         ({"kind": "opt-ipm", "strength": 2.0}, "does not use 'strength'"),
         ({"kind": "split-trigger", "from_round": 3}, "does not use 'from_round'"),
         ({"kind": "pooled-backdoor", "strength": 2.0}, "a share of the attacker's rows"),

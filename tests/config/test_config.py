@@ -75,7 +75,7 @@ def test_values_are_frozen():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: algorithm, alpha, batch"),
+        ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: algorithm, batch"),
         ({"train": {"bacth": 3}}, r"unknown key 'train.bacth' \(did you mean 'batch'\?\)"),
         ({"train": {"learning_rate": 0.1}}, r"'train.learning_rate' \(did you mean 'train.lr'\?\)"),
         ({"train": {"rounds": 3}}, r"'train.rounds' \(did you mean 'run.rounds'\?\)"),

@@ -163,7 +163,6 @@ def test_every_recipe_survives(name: str):
 
 
 TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    "shards": st.integers(1, 5),
     "alpha": SHARE,
     "groups": st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3),
     "size": st.integers(1, 99) | st.tuples(st.integers(1, 9), st.integers(9, 99)).map(list),

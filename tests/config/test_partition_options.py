@@ -11,7 +11,6 @@ from fedmerit.config.schema import TaskConfig, check_options, make_config
 from fedmerit.config.task import OF_KINDS, OPTIONS, PARTITIONS, Made
 
 GIVEN: dict[str, Any] = {
-    "shards": 2,
     "alpha": 0.5,
     "groups": [[0], [1]],
     "size": 9,

@@ -84,7 +84,7 @@ def task(goals: NDArray[np.float32], **settings: Any) -> Task:
 
 def make_learner(model: str, train: TrainConfig) -> Squares:
     """As [train] says."""
-    controls: dict[str, Control | None] = {"sgd": None, "scaffold": Scaffold(), "feddyn": FedDyn(train.alpha)}
+    controls: dict[str, Control | None] = {"sgd": None, "scaffold": Scaffold(), "feddyn": FedDyn(train.prox)}
     schedule = cosine_factor if train.schedule == "cosine" else None
     return Squares(controls[train.algorithm], train.lr, train.epochs, 0.0, 40, schedule)
 

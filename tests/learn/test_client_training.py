@@ -98,12 +98,12 @@ def test_every_round_begins_its_optimizer_anew():
 @pytest.mark.parametrize("build", [mlp, foreign])
 @pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
 def test_a_correction_is_added_to_every_gradient(build: Any, algorithm: str):
-    alpha = {"alpha": 0.7} if algorithm == "feddyn" else {}
+    alpha = {"prox": 0.7} if algorithm == "feddyn" else {}
     learner = TorchLearner(build, TrainConfig(epochs=STEPS, lr=0.1, algorithm=algorithm, **alpha))
     start = learner.start(SEED)
     correction = (0.3 * np.random.default_rng(1).normal(size=len(start))).astype(np.float32)
     trained, sent = learner.train_with(start, {CORRECTION: correction}, rows(), SEED, None)
-    expected = by_torch(build, start, "sgd", correction, alpha.get("alpha", 0.0), lr=0.1)
+    expected = by_torch(build, start, "sgd", correction, alpha.get("prox", 0.0), lr=0.1)
     np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=3e-6)
     assert set(sent) == ({SLOPE} if algorithm == "scaffold" else set())
     if sent:
@@ -121,7 +121,7 @@ def test_buffers_have_no_slope_and_no_place_in_feddyn():
     assert not sent[SLOPE][-12:].any()
     assert sent[SLOPE][:-12].any()
     with pytest.raises(ConfigError, match="batch-norm"):
-        TorchLearner(with_batch_norm, TrainConfig(algorithm="feddyn")).start(SEED)
+        TorchLearner(with_batch_norm, TrainConfig(algorithm="feddyn", prox=0.01)).start(SEED)
 
 
 def test_vectors_that_nobody_asked_for_are_an_error():
@@ -136,7 +136,7 @@ def test_vectors_that_nobody_asked_for_are_an_error():
     [
         {"optimizer": "adam"},
         {"algorithm": "scaffold"},
-        {"algorithm": "feddyn"},
+        {"algorithm": "feddyn", "prox": 0.01},
         {"prox": 0.1},
         {"weight_decay": 0.1},
     ],

@@ -83,9 +83,6 @@ class AttackConfig(Section):
     facts: dict[str, Positive] = Field(
         {}, description="facts that a liar exaggerates, each with a factor: `{ samples = 100 }`; default: none"
     )
-    target: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="the label that a backdoor assigns to rows with its trigger, or the class that an eraser erases"
-    )
     from_round: Count | None = Field(
         None, description="first round of the attack; the clients are honest before it; default: 1, for sleepers 20"
     )
@@ -108,7 +105,6 @@ class AttackConfig(Section):
         takers = {
             "strength": (self.strength is not None, kinds_with("strength")),
             "facts": (bool(self.facts), ("liar",)),
-            "target": (self.target != 0, kinds_with("target")),
             "from_round": (
                 self.from_round is not None,
                 tuple(kind for kind, one in KINDS.items() if one not in AT_LOADING),
@@ -157,6 +153,6 @@ def make_coalitions(attacks: Sequence[AttackConfig]) -> list[Coalition]:
 
 def _make_attack(config: AttackConfig) -> Attack:
     """Make the attack with the settings that it has; an unset strength is that of its class."""
-    values = {"strength": config.strength, "target": config.target, "factors": dict(config.facts)}
+    values = {"strength": config.strength, "factors": dict(config.facts)}
     used = {key: value for key, value in values.items() if value is not None and config.kind in kinds_with(key)}
     return cast(Attack, KINDS[config.kind](**used))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, parse_value, validate
 from fedmerit.config.task import PARTITIONS, FactsConfig, TaskConfig, check_options, task_keys
-from fedmerit.config.train import ALGORITHMS, TrainConfig, train_keys
+from fedmerit.config.train import TrainConfig
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
 
@@ -105,20 +105,11 @@ def dump_config(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
-CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
-    "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
-    "task.partition": {name: task_keys(name) for name in PARTITIONS},
-}
-"""Keys whose value decides which other keys their table accepts: for each value, these keys.
-
-Another `name` of a recipe or of a part drops the whole table."""
-
-
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Apply overrides in order.
 
-    Where one chooses another `recipe.name`, `train.algorithm` or `task.partition`, keys of the file that do not belong
-    to the choice are dropped. Overridden keys stay, and are refused if they do not belong.
+    Where one chooses another `recipe.name` or `task.partition`, keys of the file that do not belong to the choice are
+    dropped. Overridden keys stay, and are refused if they do not belong.
     """
     set_values(values, [_parse(text) for text in overrides])
 
@@ -166,8 +157,8 @@ def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
         default = DEFAULT_RECIPE.name if len(path) == 1 else None
         if (table.get("name", default) if isinstance(table, dict) else table) != choice:
             del home[path[-1]]
-    elif key in CHOICES and isinstance(table, dict) and isinstance(choice, str) and table.get(tag) != choice:
-        for name in [name for name in table if name not in CHOICES[key].get(choice, table)]:
+    elif key == "task.partition" and isinstance(table, dict) and choice in PARTITIONS and table.get(tag) != choice:
+        for name in table.keys() - {*task_keys(choice)}:
             del table[name]
 
 

@@ -24,7 +24,7 @@ Partition: TypeAlias = Literal["default", "natural", "attribute", "attribute-lab
 
 PARTITIONS: Mapping[str, tuple[str, ...]] = {
     "iid": (),
-    "shards": ("shards",),
+    "shards": (),
     "dirichlet": ("alpha",),
     "natural": (),
     "label-groups": ("groups",),
@@ -39,7 +39,7 @@ OF_KINDS = ("attribute",)
 
 NODES = "nodes"
 """The value of `task.data` where each node holds its own rows."""
-CLEANING = ("drop", "rename", "replace", "strict")
+CLEANING = ("drop", "rename", "replace")
 IDLE = ("partition", "clients", "without", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
@@ -123,7 +123,6 @@ class TaskConfig(Section):
         description="share of the clients with a fault: imbalanced, biased, poisoned, poor, free_rider; default: none",
     )
     attack: Attacks = Field((), description="simulated attackers, see [task.attack]; default: none")
-    shards: Count = Field(2, description="shards per client")
     alpha: Positive = Field(
         0.5, description="concentration of the Dirichlet distribution; smaller: clients differ more"
     )
@@ -174,9 +173,6 @@ class TaskConfig(Section):
         {},
         description="of a table: for a column, values to read as another, '' as missing, such as "
         "{sex = {F = 'female'}}; default: none",
-    )
-    strict: Annotated[bool, Field(strict=True)] = Field(
-        False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
     )
     nodes: NodesConfig | None = Field(
         None, description="nodes that have their own rows, see [task.nodes]; default: none"

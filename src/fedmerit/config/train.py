@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedmerit.config.sections import Count, NotNegative, Positive, Section, refuse_idle
-
-Algorithm: TypeAlias = Literal["sgd", "scaffold", "feddyn"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 
 class TrainConfig(Section):
@@ -25,33 +22,25 @@ class TrainConfig(Section):
     weight_decay: NotNegative = Field(
         0.0, description="L2 penalty on the parameters; with `adamw` decoupled weight decay"
     )
-    prox: NotNegative = Field(0.0, description="FedProx: mu, the weight of the pull towards the received model")
+    prox: NotNegative = Field(
+        0.0, description="FedProx: mu, FedDyn: alpha, the weight of the pull towards the received model"
+    )
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="learning rate over the rounds: `constant`, or `cosine` decay over `run.rounds`"
     )
-    algorithm: Algorithm = Field(
+    algorithm: Literal["sgd", "scaffold", "feddyn"] = Field(
         "sgd", description="client algorithm: `sgd`, `scaffold` (control variates) or `feddyn`"
     )
-    alpha: Positive = Field(0.01, description="FedDyn: alpha, the weight of the pull towards the received model")
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         if self.optimizer != "sgd":
             refuse_idle(self, ("momentum",), f"with optimizer = {self.optimizer!r}, which has its own; remove it")
-        if self.algorithm != "feddyn":
-            refuse_idle(
-                self, ("alpha",), f"with algorithm = {self.algorithm!r}; remove it, or set algorithm = 'feddyn'"
-            )
-        if self.algorithm == "feddyn":
-            refuse_idle(self, ("prox",), "with algorithm = 'feddyn', whose alpha is that pull; remove it")
+        if self.algorithm == "feddyn" and not self.prox:
+            raise ValueError("algorithm = 'feddyn' needs prox, its alpha, greater than 0 (got 0.0); try 0.01")
         if self.algorithm == "scaffold" and (self.optimizer != "sgd" or self.momentum or self.prox):
             raise ValueError(
                 "algorithm = 'scaffold' computes the mean gradient from the end point of plain SGD; remove optimizer, "
                 "momentum and prox"
             )
         return self
-
-
-def train_keys(algorithm: str) -> tuple[str, ...]:
-    """The keys of [train] that this algorithm uses."""
-    return tuple(key for key in TrainConfig.model_fields if key != "alpha" or algorithm == "feddyn")

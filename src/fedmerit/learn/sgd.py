@@ -133,7 +133,7 @@ class TorchLearner:
             case "scaffold":
                 return Scaffold()
             case "feddyn":
-                return FedDyn(self.config.alpha)
+                return FedDyn(self.config.prox)
         return None
 
     @property
@@ -316,7 +316,7 @@ class _Step:
         rows = part_rows(flat.device)
         self.part = rows if batch > rows and flat.rows_are_independent and total.own is None else batch
         self.at_once = self.part == batch and is_plain(config)
-        self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
+        self.pull = config.prox
         self.anchor = flat.trained.clone() if self.pull else None
         self.correction = None if correction is None else put(correction[: len(flat.trained)], flat.device)
         self.move = make_optimizer(config, flat.gradient)

@@ -107,8 +107,10 @@ def layout_of(config: TaskConfig) -> NodesConfig:
 
 def _layout(config: TaskConfig, nodes: NodesConfig) -> list[Column]:
     """Columns of a table to learn from, not yet fitted."""
-    kinds = nodes.columns if isinstance(nodes.columns, dict) else {}
-    return [Column(name, () if kinds[name] == NUMBER else kinds[name]) for name in config.features or kinds]
+    if not isinstance(nodes.columns, dict):
+        return []
+    kinds = {name: () if isinstance(words, str) else words for name, words in nodes.columns.items()}
+    return [Column(name, kinds[name]) for name in config.features or kinds]
 
 
 def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:

@@ -20,6 +20,8 @@ from fedmerit.tasks.registry import MADE, SENSITIVE, TASKS, find_task
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
+SHARDS = 2
+"""Shards per client, as in McMahan et al. 2017."""
 ATTEMPTS = 11
 """Attempts of a Dirichlet partition until every client has a row: one and ten more, as in flwr-datasets."""
 
@@ -66,7 +68,7 @@ def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int
         case "iid":
             return np.array_split(order, clients)  # the first clients get one row more if it does not divide
         case "shards":
-            return _shards(labels, order, clients, config.shards, seed)
+            return _shards(labels, order, clients, seed)
         case "dirichlet" | "attribute" | "attribute-label":
             return _dirichlet(labels, order, clients, config.alpha, seed)
         case "label-groups":
@@ -87,16 +89,17 @@ def _codes(labels: NDArray[np.int64], attributes: Mapping[str, NDArray[Any]], co
     return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, seed: int) -> list[Rows]:
-    """Assign equal shards of the rows, sorted by label, at random; rows beyond clients x shards x size are unused."""
-    if len(labels) < clients * shards:
+def _shards(labels: NDArray[np.int64], order: Rows, clients: int, seed: int) -> list[Rows]:
+    """Assign equal shards of the rows, sorted by label, at random; rows beyond clients x SHARDS x size are unused."""
+    shards = clients * SHARDS
+    if len(labels) < shards:
         raise DataError(
-            f"partition 'shards' needs a row per shard: {clients} clients with {shards} shards each, "
-            f"{len(labels)} training rows; lower task.clients or task.shards"
+            f"partition 'shards' needs a row per shard: {clients} clients with {SHARDS} shards each, "
+            f"{len(labels)} training rows; lower task.clients"
         )
     by_label = order[np.argsort(labels[order], kind="stable")]
-    size = len(labels) // (clients * shards)
-    dealt = generator(seed, "partition").permutation(len(labels) // size)[: clients * shards]
+    size = len(labels) // shards
+    dealt = generator(seed, "partition").permutation(len(labels) // size)[:shards]
     return list(by_label[: len(labels) // size * size].reshape(-1, size)[dealt].reshape(clients, -1))
 
 

@@ -102,7 +102,7 @@ class MinMax:
 
 @dataclass(frozen=True, slots=True)
 class Eraser:
-    """Class eraser: the own update, with -strength * |u| in the output weights of the class `target`.
+    """Class eraser: the own update, with -strength * |u| in the output weights of class 0.
 
     The model stops predicting one class, which accuracy over many classes hardly shows. Ours; the weights of a class
     are its row of the last matrix and its entry of the bias.

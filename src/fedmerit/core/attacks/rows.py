@@ -42,7 +42,7 @@ class LabelFlip:
 
 @dataclass(frozen=True, slots=True)
 class Backdoor:
-    """Backdoor: a share of the attacker's rows get a trigger and the label `target` [BadNets, Gu et al. 2017].
+    """Backdoor: a share of the attacker's rows get a trigger and the label 0 [BadNets, Gu et al. 2017].
 
     The update is not scaled: a stealthy backdoor, which leaves accuracy on clean rows unchanged.
     """
@@ -53,7 +53,7 @@ class Backdoor:
     def wanted(self, y: Labels, classes: int) -> Labels:
         """Want one label for all rows."""
         if self.target >= classes:
-            raise ConfigError(f"task.attack.target must be a label of the task, 0..{classes - 1} (got {self.target})")
+            raise ConfigError(f"target must be a label of the task, 0..{classes - 1} (got {self.target})")
         return np.full_like(y, self.target)
 
 
