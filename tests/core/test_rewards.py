@@ -46,16 +46,16 @@ def test_top_is_deterministic_with_ties(keys: np.ndarray, data: st.DataObject):
 @given(
     aggregate=vectors,
     weights=weightings,
-    share=st.sampled_from(["sum", "max"]),
-    scope=st.sampled_from(["model", "layer"]),
+    share=st.sampled_from(["sum", "max", "tanh"]),
     data=st.data(),
 )
-def test_laws_of_the_top_share(aggregate, weights, share, scope, data):  # type: ignore[no-untyped-def]
+def test_laws_of_the_top_share(aggregate, weights, share, data):  # type: ignore[no-untyped-def]
     length = len(aggregate)
     cut = data.draw(st.integers(0, length - 1))
     layers = (cut, length - cut) if cut else (length,)
-    parts = give(TopShare(share, scope), aggregate, weights, layers)
-    shares = weights if share == "sum" else weights / weights.max()
+    parts = give(TopShare(share), aggregate, weights, layers)
+    merits = np.tanh(weights) if share == "tanh" else weights
+    shares = weights if share == "sum" else merits / merits.max()
     for part, mine in zip(parts, shares, strict=True):
         number = math.ceil(mine * length - 1e-9) if mine > 0 else 0
         assert len(part.values) == min(number, length), "num_i entries, never more"
@@ -64,7 +64,7 @@ def test_laws_of_the_top_share(aggregate, weights, share, scope, data):  # type:
         places = np.arange(length) if part.places is None else part.places
         assert (whole[places] == aggregate[places]).all(), "sent as index and value, rebuilt exactly"
         assert not np.delete(whole, places).any()
-    if share == "max":
+    if share != "sum":
         assert parts[int(weights.argmax())].places is None, "the best gets all"
 
 
@@ -79,11 +79,11 @@ def test_no_entry_left_out_is_larger_than_one_given(aggregate: np.ndarray, weigh
 
 def test_layers_each_give_their_part():
     aggregate = np.array([9, 8, 7, 6, 1, 2, 3, 4], dtype=np.float32)
-    (part,) = give(TopShare(scope="layer"), aggregate, np.array([0.5]), (4, 4))
+    part = give(TopShare("tanh"), aggregate, np.arctanh([0.9, 0.45]), (4, 4))[1]
     assert part.places is not None
     assert part.places.tolist() == [0, 1, 6, 7]
     with pytest.raises(ConfigError, match=r"must sum to 8, the model's \(got 5\)"):
-        give(TopShare(scope="layer"), aggregate, np.array([0.5]), (5,))
+        give(TopShare("tanh"), aggregate, np.array([0.9, 0.5]), (5,))
 
 
 def test_shares_of_the_paper():

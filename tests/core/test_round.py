@@ -81,15 +81,14 @@ def test_a_record_has_the_whole_round():
 
 
 def test_rewards_of_layers_know_the_layers():
-    """Six and eight entries: half of the aggregate is half of each."""
+    """Eight of fourteen entries: three of the layer of six, five of that of eight."""
     updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
-    host = Host.of(CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}]))
-    recipe, layers = m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), (6, 8)
+    host = Host.of(CannedFleet(updates, [{"samples": 20.0}, {"samples": 10.0}]))
+    recipe, layers = m2f(DATA_RATIO, reward=TopShare("tanh")), (6, 8)
     by_layer = replace(host, layers=lambda length: tuple((width,) for width in layers))
     _, record = run_round(State(np.zeros(14, np.float32)), recipe, by_layer, InTime(Uniform(1.0)), 0, evaluate=False)
-    for reward in record.rewards.rewards.values():
-        layer = np.searchsorted(np.cumsum(layers), reward.places, side="right")
-        assert np.bincount(layer).tolist() == [length // 2 for length in layers]
+    places = record.rewards.rewards[1].places
+    assert np.bincount(np.searchsorted(np.cumsum(layers), places, side="right")).tolist() == [3, 5]
 
 
 def test_the_initial_phase_adds_the_mean_of_the_updates():
@@ -133,8 +132,8 @@ class Reporting(CannedFleet):
     ("recipe", "more"),
     [
         (fedavg(), 0),
-        # two judges: the model and two aggregates of two values
-        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), 2 * 3 * 2 * 4),
+        # two judges: the model and an aggregate of two values
+        (device_aware(DS, LD, normalise="max"), 2 * 2 * 2 * 4),
     ],
     ids=["fedavg", "search"],
 )
@@ -186,8 +185,8 @@ class Rated(CannedFleet):
     ("recipe", "asked", "right"),
     [
         (fedavg(), ["test"], 1),
-        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all", adjust_on="test")), ["test"], 1),
-        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), ["validation", "test"], 1),
+        (device_aware(DS, LD, normalise="max", search=Backtracking(adjust_on="test")), ["test"], 1),
+        (device_aware(DS, LD, normalise="max", search=Backtracking()), ["validation", "test"], 1),
         (m2f(PARTICIPATION, DATA_RATIO), ["personal"], 5),
         (Recipe((DS,), models=LocalModel()), ["personal"], 5),
     ],

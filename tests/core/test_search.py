@@ -64,19 +64,17 @@ def test_all_orders_are_there_and_the_own_one_is_first():
 
 
 @pytest.mark.parametrize(
-    ("orders", "reference", "chosen", "exchanges"),
+    ("reference", "chosen", "exchanges"),
     [
-        ("kendall", 0.50, "DLM", [["DLM"]]),  # the current order is not worse: nothing else is asked about
-        ("kendall", 0.55, "DML", [["DLM"], REST]),
-        ("kendall", 0.60, "LDM", [["DLM"], REST]),
-        ("kendall", 0.70, "MDL", [["DLM"], REST]),
-        ("kendall", 0.90, "MDL", [["DLM"], REST]),
-        ("lexicographic", 0.61, "MDL", [["DLM"], REST]),
-        ("all", 0.10, "MDL", [["DLM", *REST]]),
+        (0.50, "DLM", [["DLM"]]),  # the current order is not worse: nothing else is asked about
+        (0.55, "DML", [["DLM"], REST]),
+        (0.60, "LDM", [["DLM"], REST]),
+        (0.70, "MDL", [["DLM"], REST]),
+        (0.90, "MDL", [["DLM"], REST]),
     ],
 )
-def test_the_current_order_is_asked_about_first_and_then_all_that_are_left(orders, reference, chosen, exchanges):
-    assert play(Backtracking(orders=orders), WORSE, reference) == (chosen, exchanges)
+def test_the_current_order_is_asked_about_first_and_then_all_that_are_left(reference, chosen, exchanges):
+    assert play(Backtracking(), WORSE, reference) == (chosen, exchanges)
 
 
 def test_nearest_first_from_another_order():
@@ -84,37 +82,26 @@ def test_nearest_first_from_another_order():
     current = next(way for way in ALL if short(way) == "MLD")
     visited = Backtracking().visit(current, ALL, np.random.default_rng(0))
     assert [short(way) for way in visited] == ["MLD", "LMD", "MDL", "DML", "LDM", "DLM"]
-    by_name = Backtracking(orders="lexicographic").visit(current, ALL, np.random.default_rng(0))
-    assert [short(way) for way in by_name] == ["MLD", "DLM", "DML", "LDM", "LMD", "MDL"]
-
-
-def test_a_random_order_begins_with_the_current_one_and_follows_the_seed():
-    search = Backtracking(orders="random")
-    tours = [[short(way) for way in search.visit(OWN, ALL, np.random.default_rng(seed))] for seed in (1, 1, 2, 3, 4)]
-    assert tours[0] == tours[1]
-    assert len(set(map(tuple, tours))) > 1
-    assert all(tour[0] == "DLM" and sorted(tour) == sorted(map(short, ALL)) for tour in tours)
 
 
 def test_the_least_bad_and_on_a_tie_the_nearest():
     level = dict.fromkeys(WORSE, 0.4) | {"LDM": 0.5, "MDL": 0.5}
     assert play(Backtracking(), level, 0.9)[0] == "LDM"
-    assert play(Backtracking(orders="all"), dict.fromkeys(WORSE, 0.4), 0.9)[0] == "DLM"
+    assert play(Backtracking(), dict.fromkeys(WORSE, 0.4), 0.9)[0] == "DLM"
 
 
 def test_where_nobody_answers_the_current_order_stays():
     nobody = dict.fromkeys(WORSE, float("nan"))
-    for orders in ("kendall", "all"):
-        assert play(Backtracking(orders=orders), nobody, 0.5)[0] == "DLM"
+    assert play(Backtracking(), nobody, 0.5)[0] == "DLM"
 
 
 accuracies = st.lists(st.integers(0, 20).map(lambda k: k / 20), min_size=6, max_size=6)
 
 
-@given(accuracies, st.integers(0, 20).map(lambda k: k / 20), st.sampled_from(["kendall", "lexicographic", "random"]))
-def test_the_first_good_one_is_chosen_or_the_best(values, reference, orders):
+@given(accuracies, st.integers(0, 20).map(lambda k: k / 20))
+def test_the_first_good_one_is_chosen_or_the_best(values, reference):
     """As if one order were tried after the other [DAFL, Alg. 1]."""
-    qualities, search = dict(zip(WORSE, values, strict=True)), Backtracking(orders=orders)
+    qualities, search = dict(zip(WORSE, values, strict=True)), Backtracking()
     visited = [short(way) for way in search.visit(OWN, ALL, np.random.default_rng(3))]
     good = [order for order in visited if qualities[order] >= reference]
     assert play(search, qualities, reference)[0] == (good or [max(visited, key=lambda order: qualities[order])])[0]
@@ -201,21 +188,20 @@ def test_a_single_candidate_is_taken_without_asking():
     ("step", "built"), [(SGD(), True), (HeavyBall(0.5), True), (Adam(), False), (Momentum(), False)]
 )
 def test_clients_build_models_of_steps_that_are_sums_and_are_sent_all_others(step: ServerOptimizer, built: bool):
-    """Two weightings and the model before: as mixtures that is the model and two aggregates, else three models."""
+    """A weighting and the model before: as mixtures that is the model and an aggregate, else two models."""
     judges = Judges(2)
     facts = ({"samples": 1.0, "labels": 3.0}, {"samples": 4.0, "labels": 1.0})
     replies = Replies((0, 1), Updates(np.eye(2, dtype=np.float32)), facts)
-    search = Backtracking(orders="all")
-    recipe = replace(device_aware(DS, LD, normalise="max", search=search), server=Server(optimizer=step))
+    recipe = replace(device_aware(DS, LD, normalise="max"), server=Server(optimizer=step))
     start, host = State(np.zeros(2, np.float32)), Host(judges, ("a", "b"))  # type: ignore[arg-type]
     assignment = Assignment((start.model,), {0: 0, 1: 0})
     moved = aggregate_round(start, recipe, replies, host, assignment, 0, Clock()).moved
-    (models,) = judges.models
-    assert len(models) == 3
+    models = judges.models[0]
+    assert len(models) == 2
     assert isinstance(models, Mixtures) == built
-    assert moved.search.bytes_down == 2 * 3 * 2 * 4
-    place = [one.chosen for one in moved.search.results].index(True)
-    assert moved.model == pytest.approx(models[place])
+    assert moved.search.bytes_down == 2 * 2 * 2 * 4
+    assert moved.search.results[0].chosen
+    assert moved.model == pytest.approx(models[0])
 
 
 @dataclass(frozen=True)

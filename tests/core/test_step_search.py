@@ -12,9 +12,9 @@ from helpers import ProbabilisticSoftmax, SoftmaxLearner, random_split, small_ta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import DS, Momentum, Prioritized, Recipe, Run, Server, StepSearch, Task, adaptive, federate
+from fedmerit import DS, Prioritized, Recipe, Run, StepSearch, Task, adaptive, federate
 from fedmerit.core.search.evaluator import Mixtures
-from fedmerit.core.search.search import Fixed, Weighting
+from fedmerit.core.search.search import Weighting
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError
 
@@ -77,51 +77,35 @@ def test_one_judge_of_many_moves_a_median_by_no_more_than_a_vote(lie: float):
 
 
 def test_the_boldest_step_comes_first():
-    search = StepSearch(((1.0, 0.0), (1.0, 0.9), (2.0, 0.0)))
-    visited = search.visit(OWN, search.weightings(OWN), np.random.default_rng(0))
-    assert [weighting.label for weighting in visited] == [
+    visited = StepSearch().visit(OWN, StepSearch().weightings(OWN), np.random.default_rng(0))
+    assert [weighting.label for weighting in visited[:3]] == [
+        "DS > LD, lr 2, momentum 0.9",
         "DS > LD, lr 1, momentum 0.9",
-        "DS > LD, lr 2, momentum 0",
-        "DS > LD, lr 1, momentum 0",
+        "DS > LD, lr 0.5, momentum 0.9",
     ]
-
-
-STEPS = ((2.0, 0.9), (1.0, 0.9), (2.0, 0.5), (1.0, 0.5), (1.0, 0.0), (0.5, 0.0))
-SIX = StepSearch(STEPS)
+    assert visited[-1].label == "DS > LD, lr 0.3, momentum 0.3"
 
 
 def test_the_first_round_has_no_last_move_so_that_momenta_count_as_one():
-    results = run(adaptive(DS, search=SIX), rounds=2).ledger
+    results = run(adaptive(DS), rounds=2).ledger
     first, second = results.candidates(1), results.candidates(2)
-    assert [one.weighting for one in first] == [
-        "DS, lr 2, momentum 0.9",
-        "DS, lr 1, momentum 0.9",
-        "DS, lr 0.5, momentum 0",
+    assert [one.weighting for one in first] == [f"DS, lr {lr}, momentum 0.9" for lr in (2, 1, 0.5, 0.3)] + [
+        "DS, lr 0.2, momentum 0.8"
     ]
     assert first[1].same == ("DS, lr 1, momentum 0.5", "DS, lr 1, momentum 0")
-    assert len(second) == 6
+    assert len(second) == 8
 
 
 def test_one_exchange_with_those_who_took_part_and_bytes_that_do_not_grow():
-    """Three took part; six candidates and the model before go out as start, aggregate and last move."""
-    rows = run(adaptive(DS, search=SIX), rounds=3).ledger.rounds()
-    few = run(adaptive(DS, search=StepSearch(((1.0, 0.5), (0.5, 0.5)))), rounds=3).ledger.rounds()
+    """Three took part; the candidates and the model before go out as start, aggregate and last move."""
+    rows = run(adaptive(DS), rounds=3).ledger.rounds()
     assert [(row["exchanges"], row["evaluations"], row["tests"]) for row in rows] == [
-        (1, 4, 12),
-        (1, 7, 21),
-        (1, 7, 21),
+        (1, 6, 18),
+        (1, 9, 27),
+        (1, 9, 27),
     ]
     model = 12 * 4
     assert [row["bytes_down"] for row in rows] == [3 * model + 3 * 2 * model] + [3 * model + 3 * 3 * model] * 2
-    assert [row["bytes_down"] for row in few] == [row["bytes_down"] for row in rows]
-
-
-def test_the_step_that_is_taken_makes_the_model():
-    """With one candidate nobody is asked, and the recipe is heavy ball with that step."""
-    searched = run(adaptive(DS, search=StepSearch(((0.7, 0.6),))))
-    momentum = run(replace(adaptive(DS), search=Fixed(), server=Server(optimizer=Momentum(0.6, 0.7))))
-    np.testing.assert_allclose(searched.model, momentum.model, rtol=1e-4, atol=1e-6)
-    assert {row["exchanges"] for row in searched.ledger.rounds()} == {0}
 
 
 def test_mixtures_are_a_sequence_of_models():
@@ -135,9 +119,6 @@ def test_mixtures_are_a_sequence_of_models():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: StepSearch(((1.0, 1.0),)), "`momentum` of heavy-ball must be .* below 1"),
-        (lambda: StepSearch(((1.0, 0.0), (1.0, 0.0))), "one or more distinct steps"),
-        (lambda: StepSearch(()), "one or more distinct steps"),
         (lambda: federate(task(SoftmaxLearner()), adaptive(DS)), "a learner that gives probabilities"),
         (lambda: federate(task(validation=0), adaptive(DS)), "task.validation = 0.1"),
     ],

@@ -103,7 +103,7 @@ def config(tmp_path: Path) -> Path:
 
 def test_a_search_from_run_to_export(cli: CommandLine, config: Path, tmp_path: Path):
     out = tmp_path / "run"
-    lines = cli("run", config, "--out", out, "--set", "recipe.search.orders=all").out.splitlines()
+    lines = cli("run", config, "--out", out).out.splitlines()
     assert any("tested)" in line and "LD" in line for line in lines)
     told = cli("explain", out, "--round", "2", "--json").json
     assert told["search"]["exchanges"] == 1
@@ -133,13 +133,12 @@ def test_one_criterion_is_said_to_have_nothing_to_search_for(cli: CommandLine, c
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("recipe.search.orders=nearest", "unknown value of recipe.search.orders 'nearest'"),
+        ("recipe.search.adjust_on=rows", "unknown value of recipe.search.adjust_on 'rows'"),
         ("recipe.search.judges=5", "`recipe.search.judges` was removed"),
-        ("recipe.search.order=kendall", "unknown key 'recipe.search.order' (did you mean 'orders'?)"),
+        ("recipe.search.orders=all", "`recipe.search.orders` was removed"),
         ("task.validation=0.0", "set task.validation = 0.1"),
     ],
 )
 def test_mistakes_are_named(cli: CommandLine, config: Path, tmp_path: Path, setting: str, message: str):
-    changes = ["--set", "recipe.search.orders=all", "--set", setting]
-    assert message in one_line(cli("run", config, "--out", tmp_path / "run", *changes))
+    assert message in one_line(cli("run", config, "--out", tmp_path / "run", "--set", setting))
     assert not (tmp_path / "run").exists()

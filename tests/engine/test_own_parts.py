@@ -293,7 +293,7 @@ def test_overrides_name_own_parts_and_drop_what_does_not_go_with_them(module: Pa
         ({"name": "own_parts:number"}, "must be or make a fedmerit.Recipe; got int"),
         ({"name": "own_parts:fails"}, "calling it failed: RuntimeError: no network"),
         (
-            {"name": "device_aware", "criteria": "DS", "search": {"name": "a:b", "orders": "all"}},
+            {"name": "device_aware", "criteria": "DS", "search": {"name": "a:b", "tolerance": 0}},
             "a:b takes no settings",
         ),
     ],

@@ -24,8 +24,8 @@ CASES: dict[str, tuple[Callable[..., FedAvg], ServerOptimizer]] = {
         lambda **settings: FedAvgM(server_learning_rate=0.7, server_momentum=0.8, **settings),
         Momentum(momentum=0.8, lr=0.7),
     ),
-    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(lr=0.2, tau=1e-2, correct=True)),
-    "yogi": (lambda **settings: from_tau(FedYogi(eta=0.2, tau=1e-2, **settings)), Yogi(lr=0.2, tau=1e-2)),
+    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-3, **settings), Adam(lr=0.2, correct=True)),
+    "yogi": (lambda **settings: from_tau(FedYogi(eta=0.2, tau=1e-3, **settings)), Yogi(lr=0.2)),
 }
 
 

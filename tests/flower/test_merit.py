@@ -177,7 +177,7 @@ def test_criteria_weigh():
 
 
 def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
-    recipe = device_aware(LD, DS, normalise="max", search=Backtracking(orders="all", adjust_on="test", tolerance=0.0))
+    recipe = device_aware(LD, DS, normalise="max", search=Backtracking(adjust_on="test", tolerance=0.0))
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app_for(recipe), rounds=3)
     for told in strategy.records:

@@ -26,7 +26,7 @@ CLIENTS = 6
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedavg": fedavg,
     "DAFL": lambda: searched(adjust_on="test", tolerance=0.0),
-    "DAFL on validation rows": lambda: searched(tolerance=0.0, orders="all"),
+    "DAFL on validation rows": lambda: searched(tolerance=0.0),
     "adaptive": lambda: adaptive(LD, DS),
     "m2f": lambda: m2f(PARTICIPATION, DATA_RATIO, initial=0.0),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.search.search import Weighting
 from fedmerit.core.server.aggregators import CoordinateMedian, GeometricMedian
 from fedmerit.store.run_folder import LEDGER, kernels
 
@@ -47,14 +48,23 @@ def m2f_bounded() -> Recipe:
     return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), stages=(Claims(k=1.5),), limits=(Cap(1.3),))
 
 
+class RandomOrders(Backtracking):
+    """Backtracking that tries the remaining orders in a random sequence."""
+
+    def visit(
+        self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
+    ) -> list[Weighting]:
+        """Return the current weighting, then the rest."""
+        remaining = [weighting for weighting in weightings if weighting != current]
+        return [current, *(remaining[place] for place in random.permutation(len(remaining)))]
+
+
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedavg": lambda: by_sum(recipes.fedavg()),
     "pmcfl": lambda: recipes.prioritized(LD, DS, normalise="max"),
     "bounded": bounded,
     "dafl": lambda: recipes.device_aware(LD, DS, normalise="max"),
-    "dafl_random": lambda: recipes.device_aware(
-        LD, DS, CB, normalise="max", search=Backtracking(orders="random", tolerance=0.0)
-    ),
+    "dafl_random": lambda: recipes.device_aware(LD, DS, CB, normalise="max", search=RandomOrders(tolerance=0.0)),
     "adaptive": lambda: recipes.adaptive(normalise="max"),
     "m2f": lambda: recipes.m2f(DATA_RATIO, PARTICIPATION),
     "m2f_reset_until": lambda: recipes.m2f(DATA_RATIO, training="reset", until=2),

@@ -189,7 +189,7 @@ def test_a_worse_error_is_a_worse_verdict(toml: Path, tmp_path: Path):
 
 
 def test_a_search_judges_by_the_measure_if_it_is_set(toml: Path, tmp_path: Path):
-    search = ["recipe={name='device_aware',criteria=['DS','LD'],search={adjust_on='test',orders='all',tolerance=0}}"]
+    search = ["recipe={name='device_aware',criteria=['DS','LD'],search={adjust_on='test',tolerance=0}}"]
     chosen = {}
     for name, changes in {"paper": [], "auc": ["run.measure=auc"]}.items():
         run = run_config(load_config(toml, [*search, *changes]), tmp_path / name)

@@ -177,8 +177,7 @@ def cosine_rewards(half_life: float = 13.5, until: int | None = None) -> Recipe:
     >>> cosine_rewards().models.reward.share
     'tanh'
     """
-    reward = TopShare("tanh", scope="layer")
-    models = PersonalModels(reward=reward, sigma=ALWAYS, training="reset", until=until)
+    models = PersonalModels(reward=TopShare("tanh"), sigma=ALWAYS, training="reset", until=until)
     return Recipe((Reputation(COSINE, half_life),), Product(), "max", models=models)
 
 

@@ -16,7 +16,6 @@ from fedmerit.core.types import Model, SparseUpdate, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
-Scope: TypeAlias = Literal["model", "layer"]
 Share: TypeAlias = Literal["sum", "max", "tanh"]
 
 ROUNDING = 1e-9
@@ -64,7 +63,9 @@ class TopShare:
 
     share   the client's weight w_i = q_i / sum q (the paper); or `max`, w_i / max w, so that the best gets all [RFFL];
             or `tanh`, tanh(w_i) / max tanh(w), between the two [CGSV]
-    scope   largest magnitudes over the whole model, or a part of num_i in each layer; the first of equal entries
+
+    The largest magnitudes are those of the whole model; with `tanh` a part of num_i in each layer, as in CGSV. Of equal
+    entries it is the first.
 
     >>> aggregate = np.array([3, -4, 1, 0], np.float32)
     >>> weights, updates = np.array([0.5, 0.25]), Updates(np.zeros((2, 4), np.float32))
@@ -74,7 +75,6 @@ class TopShare:
     """
 
     share: Annotated[Share, Doc("share of entries: weight, weight / `max` of the group, or `tanh` (CGSV)")] = "sum"
-    scope: Annotated[Scope, Doc("largest of the whole model, or of each `layer`")] = "model"
 
     def __call__(
         self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
@@ -97,7 +97,7 @@ class TopShare:
     def _part(self, aggregate: Model, keys: Model, number: int, layers: Sequence[int]) -> SparseUpdate:
         if number == len(aggregate):
             return SparseUpdate(aggregate)
-        places = top(keys, number) if self.scope == "model" else _top_of_layers(keys, number, layers)
+        places = _top_of_layers(keys, number, layers) if self.share == "tanh" else top(keys, number)
         return SparseUpdate(aggregate[places], places.astype(np.uint32))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from annotated_types import Interval
@@ -15,7 +15,6 @@ from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, kendall, 
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import SplitName
 
-Orders: TypeAlias = Literal["kendall", "lexicographic", "random", "all"]
 T = TypeVar("T")
 
 
@@ -34,23 +33,19 @@ AskClients: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
 class Backtracking:
     """Keep the current order of criteria unless it is worse than the last round; otherwise try others [DAFL, Alg. 1].
 
-    The first acceptable order is used, or the best one if none is acceptable.
+    The first acceptable order is used, or the best one if none is acceptable. The nearest order by Kendall's distance
+    is tried first.
 
-    orders      which order is tried next: the nearest by Kendall's distance, the next by name, a random one; `all`: the
-                best of all
     adjust_on   clients decide on validation rows, or on test rows (the paper: it reports the rows it chose on)
     tolerance   weightings whose weights differ by at most this total variation count as one
 
     The paper asks about one order after the other. Here all remaining orders go into one exchange: the choice is the
     same, and an exchange takes seconds on a deployment.
 
-    >>> Backtracking(orders="all").asks
+    >>> Backtracking().asks
     'validation'
     """
 
-    orders: Annotated[Orders, Doc("which order is tried next: the nearest, by name, a random one; `all`: the best")] = (
-        "kendall"
-    )
     adjust_on: Annotated[SplitName, Doc("which rows decide; the paper chooses on the test rows that it reports")] = (
         "validation"
     )
@@ -76,13 +71,9 @@ class Backtracking:
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> list[Weighting]:
-        """Return the current weighting, then the rest as `orders` says; ties by name, then as listed."""
+        """Return the current weighting, then the nearest; ties by name, then as listed."""
         remaining = [weighting for weighting in weightings if weighting != current]
-        if self.orders == "random":
-            return [current, *(remaining[place] for place in random.permutation(len(remaining)))]
-        remaining.sort(key=lambda weighting: weighting.priority)
-        if self.orders != "lexicographic":
-            remaining.sort(key=lambda weighting: kendall(current.priority, weighting.priority))
+        remaining.sort(key=lambda weighting: (kendall(current.priority, weighting.priority), weighting.priority))
         return [current, *remaining]
 
     def choose(self, batch: Batch, job: Job) -> Choice:
@@ -103,16 +94,15 @@ class Backtracking:
         return evaluator.choice(place, None if np.isnan(quality) else quality)
 
     def pick(self, candidates: Sequence[T], ask: AskClients[T]) -> T:
-        """Return the first acceptable candidate, or the best if none is acceptable or `orders` is "all".
+        """Return the first acceptable candidate, or the best if none is acceptable.
 
         Ties go to the earliest. If nobody answers (the quality is NaN) the current weighting stays.
         """
         # The current weighting is sent first: it is usually accepted, which saves the test of all remaining orders.
-        first = len(candidates) if self.orders == "all" else 1
         tried: list[tuple[T, Answer]] = []
-        for chunk in filter(len, (candidates[:first], candidates[first:])):
+        for chunk in filter(len, (candidates[:1], candidates[1:])):
             tried += zip(chunk, ask(chunk), strict=True)
             good = next((candidate for candidate, answer in tried if answer.good), None)
-            if good is not None and self.orders != "all":
+            if good is not None:
                 return good
         return max(tried, key=lambda pair: -np.inf if np.isnan(pair[1].quality) else pair[1].quality)[0]

@@ -1,7 +1,7 @@
 """Step search: clients test several server steps in one exchange; the largest step that pays is used.
 
 The server can take many steps along the clients' updates; clients with validation rows measure which one pays.
-Candidates are model + lr * update + momentum * (model - model before), for each step in `steps`.
+Candidates are model + lr * update + momentum * (model - model before), for each step in `STEPS`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import Evaluation, SplitName
-from fedmerit.errors import ConfigError
 
 STEPS = ((2.0, 0.9), (1.0, 0.9), (0.5, 0.9), (0.3, 0.9), (1.0, 0.5), (1.0, 0.0), (0.2, 0.8), (0.3, 0.3))
 """Pairs of lr and momentum from the largest step to the smallest: chosen on separate seeds."""
@@ -36,25 +35,17 @@ class StepSearch:
     model before the round: the fall of the mean loss, or the rise of `run.measure` if it is set. The median gives each
     client one vote, whatever it claims. If no candidate gains, the least bad is used.
 
-    steps       pairs (lr, momentum)
     adjust_on   the clients' validation rows, or their test rows
 
-    >>> search = StepSearch(steps=((2, 0.9), (1, 0)))
+    >>> search = StepSearch()
     >>> search.pick([0.25, 0.3]), search.pick([0.2, 0.3]), search.pick([-0.2, -0.1])
     (0, 1, 1)
     """
 
-    steps: Annotated[tuple[tuple[float, float], ...], Doc("pairs [lr, momentum] to choose from")] = STEPS
     adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
 
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
     why: ClassVar[Mapping[str, str]] = SEARCH_WHY
-
-    def __post_init__(self) -> None:
-        if not self.steps or len(set(self.steps)) < len(self.steps):
-            raise ConfigError(f"search.steps needs one or more distinct steps (got {list(self.steps)})")
-        for lr, momentum in self.steps:
-            HeavyBall(lr, momentum)
 
     @property
     def needs(self) -> Words:
@@ -68,7 +59,7 @@ class StepSearch:
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
         """Return the recipe's weighting with each step."""
-        return tuple(replace(base, optimizer=HeavyBall(lr, momentum)) for lr, momentum in self.steps)
+        return tuple(replace(base, optimizer=HeavyBall(lr, momentum)) for lr, momentum in STEPS)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator

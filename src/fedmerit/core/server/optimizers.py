@@ -75,21 +75,20 @@ class HeavyBall:
         return self.lr / (1 - self.momentum)
 
 
-BETA1 = 0.9
-"""Decay of the mean in Adam and Yogi, as in the paper."""
+BETA1, TAU = 0.9, 1e-3
+"""Decay of the mean in Adam and Yogi, and what is added to the divisor, as in the paper."""
 
 
 @part("optimizer", "adam")
 class Adam:
     """Adam (FedAdam): m = 0.9 m + 0.1 update, v = beta2 v + (1 - beta2) update^2 [Reddi 2021, Alg. 2].
 
-    The next model is model + lr * m / (sqrt(v) + tau). m starts at 0 and v at tau^2, as in the paper. With `correct`, v
-    starts at 0 and lr is corrected for the bias, as in Flower: lr * sqrt(1 - beta2^(t+1)) / (1 - 0.9^(t+1)) in round
-    t.
+    The next model is model + lr * m / (sqrt(v) + 0.001). m starts at 0 and v at 1e-6, as in the paper. With `correct`,
+    v starts at 0 and lr is corrected for the bias, as in Flower: lr * sqrt(1 - beta2^(t+1)) / (1 - 0.9^(t+1)) in
+    round t.
 
     lr        server learning rate
     beta2     decay of v
-    tau       added to the divisor: larger is less adaptive
     correct   correct the bias of m and v, as Flower does
 
     >>> zero, update = np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32))
@@ -99,18 +98,17 @@ class Adam:
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
-    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     correct: Annotated[bool, Doc("start v at 0 and correct the bias, as Flower does")] = False
     gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
-        square, before = np.square(aggregate.update), _second(own, model, 0.0 if self.correct else self.tau)
+        square, before = np.square(aggregate.update), _second(own, model, 0.0 if self.correct else TAU)
         second = np.asarray(np.float32(self.beta2) * before + np.float32(1 - self.beta2) * square, np.float32)
         lr = self.lr
         if self.correct:
             lr *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - BETA1 ** (index + 1))
-        return _move(model, aggregate, own, second, lr, self.tau)
+        return _move(model, aggregate, own, second, lr)
 
 
 @part("optimizer", "yogi")
@@ -119,7 +117,6 @@ class Yogi:
 
     lr      server learning rate
     beta2   how fast v changes
-    tau     added to the divisor: larger is less adaptive
 
     >>> update = Aggregate(np.ones(1, np.float32))
     >>> model, _ = Yogi(lr=0.1)(np.zeros(1, np.float32), update)
@@ -129,14 +126,13 @@ class Yogi:
 
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("how fast the mean square changes")] = 0.99
-    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     gives, needs, why = PURE, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Keep `first` and `second` for the next round."""
-        square, before = np.square(aggregate.update), _second(own, model, self.tau)
+        square, before = np.square(aggregate.update), _second(own, model, TAU)
         second = before - np.float32(1 - self.beta2) * square * np.sign(before - square)
-        return _move(model, aggregate, own, second, self.lr, self.tau)
+        return _move(model, aggregate, own, second, self.lr)
 
 
 EPSILON = 1e-3
@@ -169,15 +165,15 @@ class FedExP:
         return model + np.float32(lr) * aggregate.update, EMPTY
 
 
-def _second(own: Own, model: Model, tau: float) -> Model:
-    """v before the round; tau^2 before the first."""
+def _second(own: Own, model: Model, root: float) -> Model:
+    """v before the round; root^2 before the first."""
     stored: Model | None = own.get("second")
-    return np.full_like(model, tau**2) if stored is None else stored
+    return np.full_like(model, root**2) if stored is None else stored
 
 
-def _move(model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float, tau: float) -> tuple[Model, Own]:
-    """Return model + lr * m / (sqrt(v) + tau), and the state."""
+def _move(model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float) -> tuple[Model, Own]:
+    """Return model + lr * m / (sqrt(v) + TAU), and the state."""
     last = own["first"] if "first" in own else np.zeros_like(model)
     first = np.float32(BETA1) * last + np.float32(1 - BETA1) * aggregate.update
-    move = np.float32(lr) * first / (np.sqrt(second) + np.float32(tau))
+    move = np.float32(lr) * first / (np.sqrt(second) + np.float32(TAU))
     return np.asarray(model + move, np.float32), {"first": first, "second": second}
