@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
-from fedmerit.core.types import ClientId, Samples
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.types import Samples
 from fedmerit.errors import DataError
-from fedmerit.tasks import registry
-from fedmerit.tasks.federation import ClientData, Federation, ServerData, Split
-from fedmerit.tasks.registry import TaskSpec, make_client, make_federation, make_server
+from fedmerit.tasks.federation import Federation, Split
+from fedmerit.tasks.registry import make_client, make_federation, make_server
 
 
 def config(**task: Any) -> Config:
@@ -68,40 +67,6 @@ def test_a_clients_half_keeps_its_rows_alone() -> None:
         assert one.y.base is None
     with pytest.raises(DataError, match=r"client must be in 0\.\.4 \(got 5"):
         make_client(settings, 5)
-
-
-class Still:
-    """A learner that does nothing."""
-
-    def start(self, seed: int) -> np.ndarray:
-        return np.zeros(1, np.float32)
-
-    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
-        return model
-
-    def predict(self, model: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return np.zeros(len(x), np.int64)
-
-
-def test_a_task_whose_rows_lie_with_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(config: TaskConfig, seed: int) -> Federation:
-        raise AssertionError("nobody has all rows")
-
-    def load_client(config: TaskConfig, seed: int, client: ClientId) -> ClientData:
-        rows = Samples(np.full((3, 1), client, np.float32), np.zeros(3, np.int64), 2)
-        return ClientData(client, f"hospital {client}", rows, rows, rows)
-
-    def load_server(config: TaskConfig, seed: int) -> ServerData:
-        return ServerData(("hospital 0", "hospital 1"), 2)
-
-    def learner(model: str, train: TrainConfig) -> Still:
-        return Still()
-
-    spec = TaskSpec("own", "", load, ("any",), learner=learner, load_client=load_client, load_server=load_server)
-    monkeypatch.setattr(registry, "find_task", lambda name: spec)
-    assert make_client(config(), 1).data.train.x.tolist() == [[1], [1], [1]]
-    assert make_server(config()).names == ("hospital 0", "hospital 1")
-    assert isinstance(make_server(config()).learner, Still)
 
 
 def test_an_empty_split_of_a_client_has_no_rows() -> None:

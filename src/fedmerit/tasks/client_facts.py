@@ -29,23 +29,11 @@ def with_facts(federation: Federation, config: FactsConfig | None, *, by_number:
     return replace(federation, facts=client_facts(config, federation.names, by_number=by_number))
 
 
-def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
-    """Return the facts of one client only."""
-    return {fact: values[0] for fact, values in _read(config, {client: name}).items()}
-
-
 def client_facts(config: FactsConfig, names: Sequence[str], *, by_number: bool = True) -> Columns:
     """Return columns with a number or a word per client, in client order."""
-    clients = {client if by_number else -1 - client: name for client, name in enumerate(names)}
-    columns = _read(config, clients)
-    if known := [name for name in columns if name in FACTS]:
-        raise DataError(f"[facts]: {known[0]!r} is the name of a fact that clients measure; rename the column")
-    return columns
-
-
-def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
     from fedmerit.tasks.formats.delimited import read_delimited  # most tasks read no file of facts
 
+    clients = {client if by_number else -1 - client: name for client, name in enumerate(names)}
     path = Path(config.file)
     if not path.is_file():
         raise DataError(
@@ -53,8 +41,10 @@ def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
         )
     table = read_delimited(path)
     who = table.client_column()
-    places = _places(table, who, names)
+    places = _places(table, who, clients)
     columns = {header: _values(table, header) for header in table.header if header != who}
+    if known := [name for name in columns if name in FACTS]:
+        raise DataError(f"[facts]: {known[0]!r} is the name of a fact that clients measure; rename the column")
     if not columns:
         raise TableError(f"{table.source} has only the column {who!r}; add a column with a fact")
     return {header: tuple(values[place] for place in places) for header, values in columns.items()}

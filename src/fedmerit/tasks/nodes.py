@@ -19,13 +19,15 @@ from fedmerit.config.own import import_own, is_own
 from fedmerit.config.schema import TaskConfig
 from fedmerit.config.task import NODES as DATA
 from fedmerit.config.task import NodesConfig
+from fedmerit.core.host import ServerSetup
+from fedmerit.core.learner import Learner
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import TEST_SHARE, client_test_rows, client_validation_rows
 from fedmerit.tasks.cells import is_missing
 from fedmerit.tasks.checks import as_rows, check_samples
 from fedmerit.tasks.encoding import Column, as_words, encode, fit_column
-from fedmerit.tasks.federation import ClientData, ServerData
+from fedmerit.tasks.federation import ClientData
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
 from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.source import read_npz
@@ -66,16 +68,15 @@ def _samples(party: Party, nodes: NodesConfig, x: NDArray[Any], rows: NDArray[np
     return Samples(x[rows], party.y[rows], nodes.labels, attributes)
 
 
-def server_data(config: TaskConfig, seed: int) -> ServerData:
-    """Return names and layout, and the server's rows if it has a file; no row of a node."""
+def nodes_server(config: TaskConfig, learner: Learner) -> ServerSetup:
+    """Return the server's half: names, and the server's rows if it has a file; no row of a node."""
     nodes = layout_of(config)
-    limits = {"labels": float(nodes.labels)}
     rows = None
     if nodes.server:
         party = _party(config, nodes, nodes.server)
         x = _inputs(config, nodes, party, np.arange(len(party.y)))
         rows = Samples(x, party.y, nodes.labels, party.attributes)
-    return ServerData(nodes.names, nodes.labels, rows, limits)
+    return ServerSetup(nodes.names, learner, rows, {"labels": float(nodes.labels)})
 
 
 def shape_of(config: TaskConfig) -> tuple[int, int]:
@@ -209,10 +210,6 @@ def _load(config: TaskConfig, seed: int) -> NoReturn:
     )
 
 
-def _load_client(config: TaskConfig, seed: int, client: ClientId) -> NoReturn:
-    raise ConfigError("this node has no data; start it with --node-config \"data='FILE' name='NAME'\"")
-
-
 NODES = TaskSpec(
     name=DATA,
     about="rows that stay on their nodes; names and layout in [task.nodes]",
@@ -220,7 +217,5 @@ NODES = TaskSpec(
     models=("mlp", "linear"),
     partitions=("natural",),
     test="matched",
-    load_client=_load_client,
-    load_server=server_data,
-    shape=shape_of,
+    sized=True,
 )

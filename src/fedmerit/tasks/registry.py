@@ -25,9 +25,9 @@ from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
-from fedmerit.tasks.client_facts import own_line, with_facts
+from fedmerit.tasks.client_facts import with_facts
 from fedmerit.tasks.encoding import Encoder
-from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.federation import ClientData, Federation
 
 MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
 """Partitions of any labelled data; `natural` also needs ids."""
@@ -48,10 +48,7 @@ class TaskSpec:
     clients                   default number of clients; None: the number of natural owners in the data
     learner                   builds the learner of a model; by default the models of `fedmerit.learn.models`
     test                      default test split
-    load_client, load_server  one client's half and the server's half of what `load` returns, for data that stays on
-                              the clients; by default both load the whole federation and keep their half
-    shape                     numbers of inputs and classes, for models whose size depends on them
-    sized                     the federation's encoder knows these numbers, and what the models predict
+    sized                     the models' size depends on the data: on the columns of a table
 
     >>> find_task("digits").partitions[0], find_task("digits").models[0]
     ('iid', 'digits-mlp')
@@ -65,9 +62,6 @@ class TaskSpec:
     clients: int | None = None
     learner: Callable[[str, TrainConfig], Learner] | None = None
     test: Literal["slices", "matched"] = "slices"
-    load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
-    load_server: Callable[[TaskConfig, int], ServerData] | None = None
-    shape: Callable[[TaskConfig], tuple[int, int]] | None = None
     sized: bool = False
 
 
@@ -141,7 +135,9 @@ class Task:
 
     def server(self) -> ServerSetup:
         """Return the server's half, without rows of a client."""
-        return _server(self.federation.server_data(), self.learner)
+        data = self.federation
+        limits = {"samples": float(len(data.train.y)), "labels": float(data.classes)}
+        return ServerSetup(data.names, self.learner, data.server, limits, notes=data.report)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -187,33 +183,20 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
 
 
 def make_server(config: Config) -> ServerSetup:
-    """Build the server's half of the task; clients' rows, if `load` reads them at all, are freed at once."""
-    load = find_task(config.task.data).load_server
-    if load is None:
-        return make_task(config).server()
-    learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed)
-    return _server(data, learner)
+    """Build the server's half of the task; the clients' rows are freed at once, and those of nodes are never read."""
+    if config.task.data == NODES:
+        from fedmerit.tasks.nodes import nodes_server
 
-
-def _server(data: ServerData, learner: Learner) -> ServerSetup:
-    return ServerSetup(data.names, learner, data.server, data.limits, notes=data.report)
+        return nodes_server(config.task, make_learner(config.task, config.train))
+    return make_task(config).server()
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
-    """Build one client's half of the task; other rows, if `load` reads them at all, are freed at once."""
-    load = find_task(config.task.data).load_client
-    if load is None:
-        half = make_task(config).client(client)
-        return replace(half, data=half.data.copied())
-    if config.task.attack:
-        raise ConfigError(
-            f"task.attack draws attackers from all clients, but task {config.task.data!r} loads each client's rows "
-            "separately; simulate it on one machine (fedmerit run), or remove task.attack"
-        )
-    learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed, client)
-    if config.facts is not None:  # a node has only its line
-        data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
-    return ClientHalf(data, learner)
+    """Build one client's half of the task; other rows are freed at once."""
+    if config.task.data == NODES:
+        raise ConfigError("this node has no data; start it with --node-config \"data='FILE' name='NAME'\"")
+    half = make_task(config).client(client)
+    return replace(half, data=half.data.copied())
 
 
 def make_node(config: Config, source: str, name: str) -> ClientHalf:
@@ -249,7 +232,11 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        shape = encoder.shape if spec.sized and encoder else spec.shape(config) if spec.shape else None
+        shape = encoder.shape if spec.sized and encoder else None
+        if config.data == NODES:
+            from fedmerit.tasks.nodes import shape_of
+
+            shape = shape_of(config)
         learner = _torch_learner(model, train, shape, encoder.target(config) if encoder else CLASSES)
     if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
@@ -263,9 +250,8 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
 def _model_of(config: TaskConfig) -> str:
     """The model that [task] names, or the first of the task."""
     spec = find_task(config.data)
-    sized = spec.sized or spec.shape is not None
-    if config.model != "default" and config.model not in spec.models and not (sized and ":" in config.model):
-        valid = [*spec.models, *(["module:function"] if sized else [])]
+    if config.model != "default" and config.model not in spec.models and not (spec.sized and ":" in config.model):
+        valid = [*spec.models, *(["module:function"] if spec.sized else [])]
         raise UnknownName(f"model of task {spec.name}", config.model, valid)
     return spec.models[0] if config.model == "default" else config.model
 
