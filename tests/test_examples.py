@@ -115,7 +115,7 @@ def test_a_data_scientists_way(
 def _check_same_predictions(model: Any, run: Run, file: Path) -> None:
     """Plain torch and the run agree on rows as a hospital has them."""
     patients = pandas.read_parquet(file).drop(columns="died")
-    inputs = Federation.from_parquet(file, client="hospital", label="died", attributes=["sex"], test=0.25).test.x
+    inputs = Federation.from_files(file, client="hospital", label="died", attributes=["sex"], test=0.25).test.x
     with torch.inference_mode():
         plain = model(torch.from_numpy(inputs)).argmax(dim=1).numpy()
     assert (run.estimator().learner.predict(run.model, inputs) == plain).all()

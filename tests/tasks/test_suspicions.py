@@ -192,16 +192,16 @@ def real_table(name: str, source: Path, out: Path) -> Federation:
             (out / f"{site}.csv").write_text(f"{header},num\n" + (source / f"processed.{site}.data").read_text())
         return Federation.from_files(out, label="num")
     if name == "medpar":
-        return Federation.from_csv(source / "medpar.csv", client="provnum", label="died")
+        return Federation.from_files(source / "medpar.csv", client="provnum", label="died")
     settings: dict[str, Any] = {"partition": "iid", "clients": 4}
     if name == "adult":
         rows = unpacked(source / "adult.data.gz") + unpacked(source / "adult.test.gz").partition("\n")[2]
         (out / "t.csv").write_text(f"{header},income\n" + "\n".join(filter(None, rows.splitlines())))
-        return Federation.from_csv(out / "t.csv", label="income", **settings)
+        return Federation.from_files(out / "t.csv", label="income", **settings)
     if name == "german-credit":
         (out / "t.csv").write_text(f"{header},risk\n" + unpacked(source / "german.data.gz").replace(" ", ","))
-        return Federation.from_csv(out / "t.csv", label="risk", **settings)
-    return Federation.from_csv(source / "compas-scores-two-years.csv.gz", label="two_year_recid", **settings)
+        return Federation.from_files(out / "t.csv", label="risk", **settings)
+    return Federation.from_files(source / "compas-scores-two-years.csv.gz", label="two_year_recid", **settings)
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -56,8 +56,8 @@ def test_the_same_seed_gives_the_same_rows_in_every_form(tmp_path: Path) -> None
     frames = [
         Federation.from_frame(pd.DataFrame(columns), **KEYS),
         Federation.from_frame(pyarrow.table(columns), **KEYS),
-        Federation.from_parquet(tmp_path / "h.parquet", **KEYS),
-        Federation.from_csv(tmp_path / "h.csv", **KEYS),
+        Federation.from_files(tmp_path / "h.parquet", **KEYS),
+        Federation.from_files(tmp_path / "h.csv", **KEYS),
     ]
     for other in frames[1:]:
         assert np.array_equal(frames[0].train.x, other.train.x)
@@ -107,7 +107,7 @@ def test_missing_words_and_labels() -> None:
 
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("c;v;y\na;1,5;0\na;2,5;1\nb;?;1\nb;3,5;0\n")
-    data = Federation.from_csv(tmp_path / "t.csv", client="c", label="y", test=0.0, standardise="none")
+    data = Federation.from_files(tmp_path / "t.csv", client="c", label="y", test=0.0, standardise="none")
     assert data.train.x[:, 0].tolist() == [1.5, 2.5, 3.5, 3.5]
 
 
@@ -143,10 +143,10 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a table must be a pandas or polars frame"):
         Federation.from_frame([1, 2], label="y")
     with pytest.raises(DataError, match="paths start at the current folder"):
-        Federation.from_csv(tmp_path / "none.csv", label="y")
+        Federation.from_files(tmp_path / "none.csv", label="y")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="not a readable Parquet file"):
-        Federation.from_parquet(tmp_path / "bad.parquet", label="y")
+        Federation.from_files(tmp_path / "bad.parquet", label="y")
     with pytest.raises(DataError, match="contains infinity"):
         Federation.from_frame(pd.DataFrame({"c": [1, 2], "v": [np.inf, 1], "y": [0, 1]}), client="c", label="y")
     with pytest.raises(DataError, match="at least two classes"):

@@ -26,7 +26,6 @@ from fedmerit.tasks.checks import (
 if TYPE_CHECKING:
     from fedmerit.tasks.data_report import DataReport
     from fedmerit.tasks.encoding import Encoder
-    from fedmerit.tasks.formats.table_files import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +170,6 @@ class ClientData:
         return replace(self, train=train, test=test, validation=validation)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerData:
-    """Server half of a federation: the clients' names and the server's rows, but no row of a client.
-
-    limits   the largest value that a client may claim, by fact: classes of the task, rows of the federation
-    report   what was done to the data when it was read
-    """
-
-    names: tuple[str, ...]
-    classes: int
-    server: Samples | None = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-    report: tuple[str, ...] = ()
-
-
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
 """Stands for no validation rows until the number of clients is known."""
 
@@ -194,7 +178,7 @@ NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
 class Federation:
     """Clients and their data: rows for training, testing and validation; everything is checked.
 
-    Tables, files and arrays become a federation with `from_frame`, `from_csv`, `from_parquet` and `from_clients`.
+    Tables, files and arrays become a federation with `from_frame`, `from_files` and `from_clients`.
 
     names        display names of the clients
     train, test  rows of all clients
@@ -258,6 +242,7 @@ class Federation:
         server      the number of rows that the server keeps and no client has
         """
         from fedmerit.tasks.formats.table_files import read_frame
+        from fedmerit.tasks.own_data import table_of
 
         keys: dict[str, Any] = {
             "label": label if isinstance(label, str) else tuple(label),
@@ -267,14 +252,7 @@ class Federation:
             "features": tuple(features),
         }
         keys |= {"test": test, "server": server, "validation": validation}
-        return _table(read_frame(frame), seed, keys | {"standardise": standardise} | settings)
-
-    @classmethod
-    def from_csv(cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any) -> Federation:
-        """Build a federation from a CSV file with a header, separated by commas, semicolons or tabs."""
-        from fedmerit.tasks.formats.table_files import read_table
-
-        return _table(read_table(Path(path), "csv"), seed, {"label": label, "test": 0.2} | settings)
+        return table_of(read_frame(frame), seed, keys | {"standardise": standardise} | settings)
 
     @classmethod
     def from_files(
@@ -286,23 +264,14 @@ class Federation:
         seed: int = 0,
         **settings: Any,
     ) -> Federation:
-        """Build a federation from several CSV or Parquet files; settings as in `from_frame`.
+        """Build a federation from CSV or Parquet files; settings as in `from_frame`.
 
-        paths       a folder, a pattern such as "hospitals/*.csv", or a list of files
+        paths       a file, a folder, a pattern such as "hospitals/*.csv", or a list of files
         client      the column that names the client of each row; default: the stem of its file
         """
         from fedmerit.tasks.own_data import files_of
 
         return files_of(paths, seed, {"label": label, "client": client or "", "test": 0.2} | settings)
-
-    @classmethod
-    def from_parquet(
-        cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any
-    ) -> Federation:
-        """Build a federation from a Parquet file; settings as in `from_frame`."""
-        from fedmerit.tasks.formats.table_files import read_table
-
-        return _table(read_table(Path(path), "parquet"), seed, {"label": label, "test": 0.2} | settings)
 
     @classmethod
     def from_clients(
@@ -363,17 +332,6 @@ class Federation:
             raise DataError(f"client must be in 0..{len(self.names) - 1} (got {client})")
         test, validation = (split.samples(client, self.classes) for split in (self.test, self.validation))
         return ClientData(client, self.names[client], self.samples(client), test, validation, self.target)
-
-    def server_data(self) -> ServerData:
-        """Return the server's half."""
-        limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.report)
-
-
-def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
-    from fedmerit.tasks.own_data import table_of
-
-    return table_of(table, seed, settings)
 
 
 def _rows_of(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,18 +58,17 @@ class Table:
         return len(next(iter(self.columns.values()), ()))
 
 
-def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Table:
-    """Read the table in a file, by its ending or as `form`; a relative path starts at the current folder."""
+def read_table(path: Path) -> Table:
+    """Read the table in a file, by its ending; a relative path starts at the current folder."""
     try:
         check_file(path)
         state = path.stat()
     except OSError as error:
         raise DataError(f"no table {path.absolute()} ({error.strerror}); paths start at the current folder") from None
     name = path.name.lower()
-    chosen = form or ("parquet" if name.endswith(PARQUET) else "csv" if name.endswith(CSV) else None)
-    if chosen is None:
+    if not name.endswith((*CSV, *PARQUET)):
         raise DataError(f"a table must end in {', '.join((*CSV, *PARQUET))} (got {path})")
-    return _read(path.absolute(), chosen, state.st_mtime_ns)
+    return _read(path.absolute(), state.st_mtime_ns)
 
 
 def read_frame(frame: Any, source: str = "the frame") -> Table:
@@ -100,9 +99,9 @@ def read_frame(frame: Any, source: str = "the frame") -> Table:
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, form: str, changed: int) -> Table:
+def _read(path: Path, changed: int) -> Table:
     """Read a file once for a check and a run; `changed` distinguishes versions of the file."""
-    frame, about = (_parquet(path), PARQUET_FORM) if form == "parquet" else _csv(path)
+    frame, about = (_parquet(path), PARQUET_FORM) if path.name.lower().endswith(PARQUET) else _csv(path)
     table = replace(read_frame(frame, str(path)), form=about)
     if "decimal commas" in about:  # of numbers among words, which Arrow leaves as they are
         columns = {name: _with_points(values) for name, values in table.columns.items()}
