@@ -1,7 +1,5 @@
 """The laws on our recipes, on Flower's strategies, and on weightings that break each of them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

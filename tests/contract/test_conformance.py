@@ -1,7 +1,5 @@
 """Every recipe on every fleet gives the same weights and models; here the local fleet and Flower's messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -121,17 +119,11 @@ def test_flowers_messages_give_the_same_bits(name: str):
     assert model.tobytes() == other.tobytes()
     for one, two in zip(ours, theirs, strict=True):
         assert one.ids == two.ids
-        assert one.weights is not None
-        assert two.weights is not None
         assert one.weights.weights.tolist() == two.weights.weights.tolist()
-        assert one.evaluation is not None
-        assert two.evaluation is not None
         assert one.evaluation.correct.tolist() == two.evaluation.correct.tolist()
         assert one.evaluation.sizes.tolist() == two.evaluation.sizes.tolist()
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
         assert one.notes == two.notes
-        assert one.search is not None
-        assert two.search is not None
         assert (one.search.results, one.search.exchanges) == (two.search.results, two.search.exchanges)

@@ -1,7 +1,5 @@
 """The device-aware recipe on real clients: what is asked, how often, and what the command line says of a search."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Early stopping by the accuracy on validation rows, and what callbacks are called with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

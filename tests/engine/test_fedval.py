@@ -1,7 +1,5 @@
 """FedVal on real clients: the server's scores become weights, audits are kept, mistakes are named at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +105,6 @@ def test_audits_are_what_the_objectives_say():
     found = {(client, name): value for _, client, name, value in run.ledger.audits(4)}
     assert len(found) == 2 * (CLIENTS + 1)
     server, test = made.federation.server, made.federation.test
-    assert server is not None
     assert found[-1, "accuracy"] == pytest.approx((made.learner.predict(run.model, server.x) == server.y).mean())
     for client in range(CLIENTS):
         assert found[client, "accuracy"] == pytest.approx(run.local_accuracy[-1, client])

@@ -1,7 +1,5 @@
 """A client leaves: the repeated run has the bits of one that never had it, and a statement says what changed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

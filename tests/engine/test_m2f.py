@@ -1,7 +1,5 @@
 """M2F on real clients: quality inside groups, rewards in proportion, own models kept or reset, killed and resumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX files of runs: raw rows in, and the same answers as torch and `fedmerit predict`."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys
@@ -95,13 +93,11 @@ def test_onnx_torch_and_the_command_agree_on_raw_rows(case: str, tmp_path: Path,
     assert np.abs(found[-1].reshape(by_command.shape) - by_command).max() < 1e-5 * (1 + 10 * is_number)
     run = Run.load(tmp_path / "run")
     encoder = run.estimator().encoder
-    assert encoder is not None
     inputs, _ = encoder(read_frame(fresh()))
     with torch.inference_mode():
         outputs = run.module()(torch.from_numpy(inputs))
     if case == "a number":
         scale = encoder.scale
-        assert scale is not None
         assert np.abs(outputs[:, 0].double().numpy() * scale.deviation + scale.mean - found[0]).max() < 1e-5
     else:
         assert np.abs(outputs.softmax(1).numpy() - found[1]).max() < 1e-5

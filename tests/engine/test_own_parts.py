@@ -1,7 +1,5 @@
 """A user's own parts by `module:attribute`: in runs, studies, reports, explanations and on Flower."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Private runs: epsilon in the ledger, noise by the seed or not, and every noisy sum in the account of a killed run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

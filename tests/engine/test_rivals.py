@@ -1,7 +1,5 @@
 """Baselines for personal models: alone, fine-tuning, attention and a local model [Ditto]."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whole runs by `run_config` and `federate`: same seed, same bits; what is evaluated when; folders and warnings."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 
@@ -56,7 +54,6 @@ def test_same_seed_same_bits(tmp_path: Path):
 def test_the_best_model_is_kept_beside_the_last(tmp_path: Path):
     run = run_config(digits_config(rounds=4), tmp_path / "run")
     found = read_model(tmp_path / "run" / "best.safetensors")
-    assert found is not None
     best = found[0]
     accuracies = [row["accuracy"] for row in run.ledger.rounds()]
     task = load_task("digits", partition="dirichlet", alpha=0.3, clients=6)

@@ -1,7 +1,5 @@
 """The model home: torch's own names on disk, a module of one's own, predictions, old files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +75,6 @@ def test_a_module_of_any_kind_comes_back_whole(tmp_path: Path):
     assert named.beside == ()
     write_model(tmp_path / "odd.safetensors", run.model, 2, named=named)
     found = read_model(tmp_path / "odd.safetensors")
-    assert found is not None
     assert found[0].tobytes() == run.model.tobytes()
     assert found[1] == 2
     assert "scale" not in (read_tensors(tmp_path / "odd.safetensors") or {})

@@ -1,7 +1,5 @@
 """A ClientApp in a line, for tests of strategies: what its nodes train and report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

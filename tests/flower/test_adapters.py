@@ -1,7 +1,5 @@
 """Adapters on a frozen base, made by hand and by PEFT: bytes, the hash of the base, half precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

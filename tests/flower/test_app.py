@@ -1,7 +1,5 @@
 """A configuration as a Flower app: the folder that flwr takes, and the apps in it, on an in-process grid."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of deploy/: the processes of the kits in containers, each hospital with its own kit and rows."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """docs/deploy.md is the transcript of a deployment: this test runs its commands and compares its outputs."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

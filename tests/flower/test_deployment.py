@@ -1,7 +1,5 @@
 """Real SuperLink, real SuperNodes: the same weights and model as on this machine; who dies, lies or shouts is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -105,7 +103,6 @@ with loopback(Path(sys.argv[1]), 2, forked=True):
 
 def test_a_killed_parent_leaves_no_process_of_its_deployment(tmp_path: Path):
     with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         try:
             assert parent.stdout.readline() == "all are there\n"
             there = left_behind(tmp_path)

@@ -1,7 +1,5 @@
 """Merit with a server optimizer against Flower's own strategies on the same grid."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A node that sleeps: the round ends at its deadline, the ledger names it, the next round does not wait for it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from pathlib import Path

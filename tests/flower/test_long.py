@@ -1,7 +1,5 @@
 """Ten real SuperNodes, kills of SuperLink and ServerApp, every recipe on every fleet; see `make test-flower`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Masked sums on Flower's messages: the sum and nothing else, drop-outs, hostile servers and clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import pairwise
@@ -104,8 +102,6 @@ def test_facts_first_gives_the_same_bits_on_both_fleets(name: str):
     theirs, other = play(fleet_of(made)[0], recipe, FactsFirst(selection(name)))
     assert ours.tobytes() == expected.tobytes() == other.tobytes()
     for one, two, three in zip(together, first, theirs, strict=True):
-        assert one.weights is not None
-        assert two.weights is not None
         assert one.weights.weights.tolist() == two.weights.weights.tolist()
         assert one.bytes_up == two.bytes_up == three.bytes_up
         assert [note for note in two.notes if note.kind != "hidden"] == list(one.notes) or name == "private"
@@ -126,7 +122,6 @@ def test_a_masked_sum_is_the_plain_one_within_the_stated_bound(name: str):
     # The integer weights differ from the weights by less than one unit each, hence the second term.
     moved = abs(expected - play_start(made)).max()
     assert abs(model - expected).max() <= bound + len(SIZES) * 2.0**-24 * CLIP + 1e-6 * moved
-    assert records[0].weights is not None
     units = records[0].facts["units"]
     if name != "private":
         np.testing.assert_allclose(units / units.sum(), records[0].weights.weights, atol=1e-6)

@@ -1,7 +1,5 @@
 """Merit, the drop-in strategy: FedAvg's results, and one where FedAvg crashes; criteria, search, validation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -181,7 +179,6 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app_for(recipe), rounds=3)
     for told in strategy.records:
-        assert told.search is not None
         assert (told.search.exchanges, len(told.search.results)) == (1, 2)
         best = max(one.quality or 0 for one in told.search.results)
         assert best == next(one.quality for one in told.search.results if one.chosen)

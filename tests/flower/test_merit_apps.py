@@ -4,8 +4,6 @@
 the apps run. In one process here; the long tests repeat it on Flower's simulation and on a deployment.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

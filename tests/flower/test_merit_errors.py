@@ -1,7 +1,5 @@
 """What Merit says of an app that does not report what it needs, and of a version of Flower that nobody tested."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -126,7 +124,6 @@ def test_keys_can_be_named():
     strategy = Merit(adaptive(), accuracy_key="f1", loss_key="nll", **SETTINGS)
     start(strategy, app)
     evaluation = strategy.records[0].evaluation
-    assert evaluation is not None
     assert evaluation.accuracy == 0.5
 
 
@@ -137,7 +134,6 @@ def test_the_accuracy_is_that_of_the_app_also_if_num_examples_counts_batches(rec
     strategy = Merit(recipe, **SETTINGS)
     start(strategy, app)
     evaluation = strategy.records[0].evaluation
-    assert evaluation is not None
     assert evaluation.accuracy == pytest.approx(0.88, abs=1e-3)
     assert evaluation.sizes / evaluation.sizes.sum() == pytest.approx(np.arange(size, size + 3) / (3 * size + 3))
 

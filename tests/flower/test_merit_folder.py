@@ -1,7 +1,5 @@
 """Merit with a folder and names: a ledger that people can read, resumed after the ServerApp died."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path

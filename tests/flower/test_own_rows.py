@@ -1,7 +1,5 @@
 """Nodes with rows of their own: the server knows names and layout, and the run is that of one machine."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence

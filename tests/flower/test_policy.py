@@ -1,7 +1,5 @@
 """A site's policy: what is refused gets a clear answer and a line of the log, and nothing is computed for it."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

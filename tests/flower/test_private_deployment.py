@@ -1,7 +1,5 @@
 """Merit with privacy on real SuperNodes: its account, the fixed denominator, and the clip that the nodes make."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

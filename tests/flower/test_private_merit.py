@@ -1,7 +1,5 @@
 """Merit with privacy: its own account, its own draw, and the server's model where nobody was drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,7 +96,6 @@ def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
     ours = Merit(private_recipe(1.5, 1.0), **SETTINGS)
     played(ours)
     spent = wrapper.privacy_spent()
-    assert spent is not None
     assert ours.records[-1].epsilon == pytest.approx(spent.epsilon, rel=1e-6)
 
 

@@ -1,7 +1,5 @@
 """Processes of a node: fork server and supervisor; no stranger, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -141,7 +139,6 @@ def test_everything_ends_with_a_starter_that_is_killed():
     starter = subprocess.Popen(
         [sys.executable, "-S", "-c", STARTER, processes.__file__], stdout=subprocess.PIPE, text=True
     )
-    assert starter.stdout is not None
     *begun, taken_back = (int(starter.stdout.readline()) for _ in range(3))
     try:
         assert until(lambda: all(len(processes.descendants(pid)) == 1 for pid in begun))

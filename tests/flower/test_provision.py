@@ -1,7 +1,5 @@
 """Provisioning: one command makes the kits of a server and its sites; the second call adds, replaces and renews."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """A secure deployment: strangers are refused, and an app in which Merit took FedAvg's place runs on who is admitted."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
@@ -50,8 +48,6 @@ CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
 
 def load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -83,7 +79,6 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
     patch(quickstart)
     example = load(EXAMPLES / "flower_secure.py")
     with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
-        assert made.server is not None
         assert check_superlink(made.address, made.server.certificates.authority).status == "ok"
         make_authority(tmp_path / "b")
         for authority, why in ((None, "plain text"), (tmp_path / "b" / "ca.crt", "CERTIFICATE_VERIFY")):

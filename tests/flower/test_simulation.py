@@ -1,7 +1,5 @@
 """Flower's simulation (Ray): the same recipe and task give the local run's weights and model."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A real SuperNode that sleeps for ten minutes: its round ends at the deadline, and no later one waits for it."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

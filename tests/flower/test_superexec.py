@@ -1,7 +1,5 @@
 """The SuperExec reports a ServerApp that died, and keeps the report until the SuperLink answers."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

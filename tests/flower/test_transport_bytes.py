@@ -1,7 +1,5 @@
 """Bytes by the ledger are those of the vectors that the transport carried, to the byte; a search's models included."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -170,9 +168,5 @@ def test_updates_beyond_the_memory_go_through_a_file_to_the_same_bits(name: str,
         results.append(played(fleet, RECIPES[name](), evaluate=True))
     assert reserved
     for first, second in zip(*results, strict=True):
-        assert first.weights is not None
-        assert second.weights is not None
         assert (first.weights.weights == second.weights.weights).all()
-        assert first.evaluation is not None
-        assert second.evaluation is not None
         assert (first.evaluation.correct == second.evaluation.correct).all()

@@ -1,7 +1,5 @@
 """Random tables, weights and operators for the laws."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

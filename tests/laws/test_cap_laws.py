@@ -1,7 +1,5 @@
 """Caps: weights that sum to 1 within their bounds, in their order, and as they were where nothing is to be cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

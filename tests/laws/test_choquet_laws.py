@@ -1,7 +1,5 @@
 """What holds of means: weighted, ordered and the 2-additive Choquet integral [Yager 1988] [Choquet] [Grabisch 1997]."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

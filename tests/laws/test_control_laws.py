@@ -1,7 +1,5 @@
 """What holds of control variates whoever takes part, and of schedules in every round."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

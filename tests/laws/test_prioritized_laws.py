@@ -1,7 +1,5 @@
 """What holds of the prioritized and the lexicographic operators [PMCFL, eq. 6] [Pereira]."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Reasons hold: for random tables and every score, the numbers in the words are what the rule gives."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -67,7 +65,6 @@ def test_the_words_recompute_to_the_weights(case: tuple[np.ndarray, int, Score, 
     assert reason.weight == pytest.approx(weight, abs=1e-9)
     if reason.total:
         assert reason.score / reason.total == pytest.approx(weight, abs=1e-9)
-    assert reason.terms is not None
     assert reason.terms.score == pytest.approx(reason.score, abs=1e-9)
     for column, part in enumerate(reason.parts):
         alike = raw.copy()

@@ -1,7 +1,5 @@
 """What holds of weights and notes whatever the criteria, the operator and the scale are, and where they are zero."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

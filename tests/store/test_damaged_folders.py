@@ -1,7 +1,5 @@
 """Damaged, forged and swapped run folders: `verify` names the file, and every reading command ends with one message."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -92,7 +90,6 @@ def swap(name: str) -> Damage:
 def forge_model(run: Path, _: Path) -> None:
     """Another model under a correct seal, and correct sums: only the chain tells."""
     found = read_model(run / "model.safetensors")
-    assert found is not None
     write_model(run / "model.safetensors", found[0] + 1, found[1])
 
 
@@ -110,7 +107,6 @@ def forge_checkpoint(run: Path, _: Path) -> None:
     with open_ledger(run) as ledger:
         identity = ledger.identity()
         found = read_checkpoint(run, 2, identity)
-        assert found is not None
         state = ledger.history()
     write_checkpoint(run, State(found[0] * np.float32(9), state, found[1]), identity)
 

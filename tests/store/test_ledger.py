@@ -1,7 +1,5 @@
 """The ledger: one set of rows per round, read back as it was written."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -68,7 +66,6 @@ def test_rounds_come_back(ledger: Ledger, records: list[Record]):
 
 def test_what_clients_earned_comes_back(ledger: Ledger, records: list[Record]):
     for record in records:
-        assert record.weights is not None
         earned = ledger.weights(record.index)
         assert tuple(client.id for client in earned) == record.ids
         assert [client.weight for client in earned] == record.weights.weights.tolist()

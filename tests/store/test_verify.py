@@ -1,7 +1,5 @@
 """Verify: every edit of a run's files is found, damaged ledgers are one clear line, foreign ledgers run nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3
@@ -140,7 +138,6 @@ def test_a_checkpoint_of_another_round_or_run_is_not_taken(unfinished: Path, tmp
     assert read_checkpoint(folder.parent, 3, identity) is None
     assert read_checkpoint(unfinished, 3, "another run") is None
     taken = read_checkpoint(unfinished, 3, identity)
-    assert taken is not None
     assert taken[2] == 3
 
 
@@ -216,7 +213,6 @@ def test_a_checkpoint_that_we_did_not_seal_is_refused(
     folder = stopped(config, tmp_path / "run")
     newest = folder / "checkpoints" / "00000002.safetensors"
     found = read_checkpoint(folder, 2, Ledger.open(folder / "ledger.db").identity())
-    assert found is not None
     write(newest, np.full_like(found[0], np.nan))
     answer = cli("verify", folder)
     assert answer.code == 1
