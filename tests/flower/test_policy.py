@@ -59,7 +59,7 @@ def ask(content: RecordDict, kind: str, text: str | None = None, place: int = 0)
 
 def training(facts: list[str]) -> RecordDict:
     settings = {"round": 1, "seed": 1, "attack": 1, "epochs": 0, "lr": 0.0, "facts": facts, "personal": ""}
-    settings["uploads"] = "now"
+    settings |= {"uploads": "now", "wire": "float32"}
     return pack({"model": np.zeros(LENGTH, np.float32)}, settings)
 
 

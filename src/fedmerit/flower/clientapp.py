@@ -36,7 +36,6 @@ from fedmerit.flower.messages import (
     as_mixtures,
     as_reward,
     pack,
-    sent_setting,
     setting,
     tag_of,
     to_arrays,
@@ -73,9 +72,8 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
 
 def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Reply with the node's client id, its name, the version of its personal model and the hash of its base."""
-    base = base_hash(half.learner)
     known = {"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)}
-    return pack(config=known | ({"base": base} if base else {}))
+    return pack(config=known | {"base": base_hash(half.learner)})
 
 
 def personal_model(context: Context) -> Model | None:
@@ -105,13 +103,8 @@ def _model_in(content: RecordDict, context: Context, name: str = "model") -> Mod
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
-    lr, wire = setting(content, "lr", float), sent_setting(content, "wire", "float32")
-    if wire not in WIRES:
-        raise InvalidRecord(f"setting 'wire' must be {' or '.join(WIRES)} (got {wire!r:.80})")
-    fact_names, (personal, uploads) = (
-        setting(content, "facts", list),
-        (setting(content, name, str) for name in ("personal", "uploads")),
-    )
+    personal, uploads, wire = (setting(content, name, str) for name in ("personal", "uploads", "wire"))
+    lr, fact_names = setting(content, "lr", float), setting(content, "facts", list)
     start = _model_in(content, context)
     vectors = {
         name.removeprefix(VECTOR): np.asarray(array(content, name), dtype=np.float32)

@@ -158,42 +158,33 @@ def exchange(
     return Exchange(answers, failed, seconds, gone, list(unanswered))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A client's answer to one message: its content, or the reason for its absence, and whether its node is lost."""
-
-    client: ClientId
-    content: RecordDict | None
-    reason: str = ""
-    lost: bool = False
-
-
 def exchange_in_order(
     grid: Grid, contents: Mapping[ClientId, tuple[int, RecordDict]], kind: str, timeout: float
-) -> Iterator[Answer]:
+) -> Iterator[tuple[ClientId, RecordDict | str, bool]]:
     """Send one message per client, then yield the answers in this order, each pulled when its turn comes.
 
-    Later answers wait at the SuperLink, so that one answer at a time is in memory here. The timeout is for all.
+    Yields the client, its answer or the reason of a missing one, and whether its node is lost. Later answers wait at
+    the SuperLink, so that one answer at a time is in memory here. The timeout is for all.
     """
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
     for client, message_id in zip(contents, push(grid, messages), strict=False):
-        answer = None if message_id else Answer(client, None, "its message could not be sent")
+        answer: RecordDict | str | None = None if message_id else "its message could not be sent"
+        lost = False
         while answer is None:
             replies, unreadable = pull(grid, [message_id])
             reply = next((one for one in replies if one.metadata.reply_to_message_id == message_id), None)
             if unreadable:
-                answer = Answer(client, None, unreadable[message_id])
+                answer = unreadable[message_id]
             elif reply is None and time.monotonic() - begun > timeout:
-                answer = Answer(client, None, f"no answer within {timeout:g} s", lost=True)
+                answer, lost = f"no answer within {timeout:g} s", True
             elif reply is None:
                 time.sleep(POLL_SECONDS)
             elif reply.has_error():
-                gone = reply.error.code == ErrorCode.NODE_UNAVAILABLE
-                answer = Answer(client, None, printable(error_text(reply)), lost=gone)
+                answer, lost = printable(error_text(reply)), reply.error.code == ErrorCode.NODE_UNAVAILABLE
             else:
-                answer = Answer(client, reply.content)
-        yield answer
+                answer = reply.content
+        yield client, answer, lost
 
 
 def error_text(reply: Message) -> str:
@@ -203,19 +194,18 @@ def error_text(reply: Message) -> str:
     return reason if refused else f"its node answered with an error: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class LateMessage:
-    """An unanswered message: its node and its id."""
+def answered_late(
+    grid: Grid, waiting: Mapping[ClientId, tuple[int, str]], nodes: Mapping[ClientId, int]
+) -> list[ClientId]:
+    """Pull and drop late answers; return the clients that answered or have a new node, and so are available again.
 
-    node: int
-    message_id: str
-
-
-def answered_late(grid: Grid, waiting: Mapping[ClientId, LateMessage], nodes: Mapping[ClientId, int]) -> list[ClientId]:
-    """Pull and drop late answers; return the clients that answered or have a new node, and so are available again."""
-    replies, unreadable = pull(grid, [late.message_id for late in waiting.values()])
+    `waiting` has the node and the id of each client's unanswered message.
+    """
+    replies, unreadable = pull(grid, [message_id for _, message_id in waiting.values()])
     answered = {reply.metadata.reply_to_message_id for reply in replies} | {*unreadable}
-    return [one for one, late in waiting.items() if late.message_id in answered or nodes.get(one) != late.node]
+    return [
+        client for client, (node, message_id) in waiting.items() if message_id in answered or nodes.get(client) != node
+    ]
 
 
 class SafeGrid:

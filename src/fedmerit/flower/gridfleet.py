@@ -43,7 +43,6 @@ from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import (
     POLL_SECONDS,
     Exchange,
-    LateMessage,
     Receive,
     answered_late,
     exchange,
@@ -71,7 +70,6 @@ from fedmerit.flower.messages import (
     read_array,
     read_replies,
     release_arrays,
-    sent_setting,
     setting,
     tag_of,
     to_array,
@@ -117,7 +115,7 @@ class GridFleet:
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.enrolment)
-        self.late: dict[ClientId, LateMessage] = {}
+        self.late: dict[ClientId, tuple[int, str]] = {}  # node and id of each unanswered message
         self.keys: dict[ClientId, SignedKeys] = {}
 
     def judges(self) -> Sequence[ClientId]:
@@ -287,15 +285,11 @@ class GridFleet:
         yield from away.items()
         lost = []
         timeout = self.timeout if self.wait is None else self.wait.seconds
-        for answer in exchange_in_order(self.grid, messages, UPLOAD, timeout):
-            lost += [answer.client] if answer.lost else []
-            if answer.content is None:
-                yield answer.client, answer.reason
-                continue
-            fine, failed = read_replies(
-                partial(_kept_update, wire=WIRES[self.wire].str[1:]), {answer.client: answer.content}
-            )
-            yield answer.client, fine.get(answer.client, failed.get(answer.client, ""))
+        read = partial(_kept_update, wire=WIRES[self.wire].str[1:])
+        for client, answer, is_lost in exchange_in_order(self.grid, messages, UPLOAD, timeout):
+            lost += [client] if is_lost else []
+            fine, failed = ({}, {client: answer}) if isinstance(answer, str) else read_replies(read, {client: answer})
+            yield client, fine.get(client, failed.get(client, ""))
         self._forget(lost)
 
     def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
@@ -419,9 +413,7 @@ class GridFleet:
         """Send a message to each client that is connected and not late; `receive` gets each answer as it arrives."""
         messages, away = self._reachable(contents)
         result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
-        self.late |= {
-            client: LateMessage(self.nodes[client], message_id) for client, message_id in result.unanswered.items()
-        }
+        self.late |= {client: (self.nodes[client], message_id) for client, message_id in result.unanswered.items()}
         self.admission.mark_mute(self.nodes[client] for client in result.mute)
         self._forget((*result.gone, *result.mute))
         return Exchange(result.contents, {**away, **result.failed}, result.seconds)
@@ -455,5 +447,4 @@ def _kept_update(content: RecordDict, wire: str) -> Model:
 
 def _hello(content: RecordDict) -> tuple[ClientId, int, str]:
     """Read the client that a node claims to be, the version of its personal model and the hash of its base, if any."""
-    base = sent_setting(content, "base", "")
-    return setting(content, "client", int), setting(content, "personal", int), base[:64]
+    return setting(content, "client", int), setting(content, "personal", int), setting(content, "base", str)[:64]

@@ -72,7 +72,8 @@ def share_secrets(half: ClientHalf, content: RecordDict, context: Context) -> Re
     partners = dict(pairs(clients, publics))
     if client in partners or len(partners) < MIN_CLIENTS - 1:
         raise MaskError(f"a masked sum needs at least {MIN_CLIENTS - 1} partners (got {len(partners)})")
-    roster = _roster(context)
+    path = context.node_config.get(ROSTER)
+    roster = _read_roster(Path(str(path))) if path else None  # without a roster it believes the server
     for partner, signer, signature in zip(clients, signers, signatures, strict=True):
         content_signed = statement(context.run_id, int(kept["round"]), partner, partners[partner])
         enrolled = roster is None or roster.get(partner) == fingerprint(signer)
@@ -154,12 +155,7 @@ def _sign(context: Context, content: bytes) -> tuple[bytes, bytes]:
     return public, key.sign(content, ec.ECDSA(hashes.SHA384()))
 
 
-def _roster(context: Context) -> dict[ClientId, str] | None:
-    """The fingerprints of the clients' keys that this node trusts; None: it believes the server."""
-    path = context.node_config.get(ROSTER)
-    return _read_roster(Path(str(path))) if path else None
-
-
 @lru_cache(maxsize=1)
 def _read_roster(path: Path) -> dict[ClientId, str]:
+    """The fingerprints of the clients' keys that this node trusts."""
     return {client: entry.key for client, entry in read_enrolment(path).active.items()}

@@ -47,11 +47,6 @@ class Certificates:
         """The paths of the files in a folder."""
         return cls(folder / "ca.crt", folder / "server.pem", folder / "server.key", folder / "ca.key")
 
-    def superlink_options(self) -> list[str]:
-        """The TLS options of `flower-superlink`."""
-        files = {"ca-certfile": self.authority, "certfile": self.server, "keyfile": self.server_key}
-        return [f"--ssl-{name}={path}" for name, path in files.items()]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:

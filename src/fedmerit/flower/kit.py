@@ -198,11 +198,12 @@ class Kit:
 
     def superlink_words(self) -> list[str]:
         """The options of `python -m fedmerit.flower.superlink`."""
-        words = {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
+        files = self.certificates
+        words = {"ssl-ca-certfile": files.authority, "ssl-certfile": files.server, "ssl-keyfile": files.server_key}
+        words |= {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
         return [
             *("--superexec-auth-secret-file", str(self.operator_key), "--isolation", "process"),
-            *(*self.certificates.superlink_options(), "--enable-supernode-auth"),
-            *(f"--{name}={value}" for name, value in words.items()),
+            *("--enable-supernode-auth", *(f"--{name}={value}" for name, value in words.items())),
         ]
 
     def superexec_words(self) -> list[str]:

@@ -38,7 +38,7 @@ from fedmerit.core.showing import printable
 from fedmerit.core.state import Clock, Record, State, Tested, make_record
 from fedmerit.core.suspects import Watch
 from fedmerit.core.types import EMPTY, AskedRows, ClientId, Evaluation, Model, Replies
-from fedmerit.core.weights.weigh import ClientWeight, by_client
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.grid import SafeGrid, error_text
 from fedmerit.flower.inbox import Inbox
@@ -52,7 +52,7 @@ from fedmerit.flower.messages import (
     vector_bytes,
 )
 from fedmerit.flower.reported import find_key, metrics_of, missing_line, scalars, without_facts
-from fedmerit.flower.run_writer import PARTITION, Names, RunWriter
+from fedmerit.flower.run_writer import PARTITION, RunWriter
 from fedmerit.flower.versions import warn_if_untested
 from fedmerit.store.reasons import nothing_weighed, why
 
@@ -105,8 +105,7 @@ class Merit(FedAvg):
     limits           the largest value that a node may report for a fact: `{"samples": 5000, "labels": 10}`
     out              a run folder for ledger, checkpoints and model, for `fedmerit report` and `fedmerit explain`; if it
                      exists, its run is resumed
-    names            names of the nodes: a list, indexed by the metric `partition-id` that nodes then report, or a
-                     mapping from Flower's node ids
+    names            names of the nodes, indexed by the metric `partition-id` that nodes then report
     settings         those of Flower's FedAvg: `fraction_train`, `min_available_nodes`, ...
 
     If no node reports a fact that the recipe needs, the first round raises an error with the line to add. A run that
@@ -137,7 +136,7 @@ class Merit(FedAvg):
         server_evaluate: ServerEvaluate | None = None,
         limits: Limits = EMPTY,
         out: Path | str | None = None,
-        names: Names = (),
+        names: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         recipe = fedavg() if recipe is None else recipe
@@ -446,11 +445,7 @@ class Merit(FedAvg):
 
     def explain(self, number: int) -> list[ClientWeight]:
         """The weight of each client in a round, with its facts, criteria and score."""
-        for record in self.records:
-            if record.index == number and record.weights is not None:
-                groups = None if record.groups is None else record.groups.labels
-                return by_client(record.weights, record.priority, record.ids, record.facts, groups)
-        return []
+        return self._run.ledger.weights(number)
 
     def judges(self) -> Sequence[ClientId]:
         """The clients whose nodes are connected."""

@@ -201,12 +201,6 @@ def setting(content: RecordDict, name: str, kind: type) -> Any:
     return value
 
 
-def sent_setting(content: RecordDict, name: str, default: str) -> str:
-    """Return a named text that a sender may leave out."""
-    record = content.get(CONFIG)
-    return str(setting(content, name, str)) if isinstance(record, ConfigRecord) and name in record else default
-
-
 def numbers(content: RecordDict) -> dict[str, Any]:
     """All metrics of a message; empty if it has none."""
     record = content.get(METRICS)
@@ -254,15 +248,11 @@ def as_reward(content: RecordDict) -> SparseUpdate:
 
 
 def verdict(content: RecordDict) -> Verdict:
-    """Read a client's answer to a reward; an invalid answer counts as a refusal."""
-    answer = numbers(content)
+    """Read a client's answer to a reward."""
+    answer, reason = numbers(content), printable(setting(content, "reason", str))
     before, after = (answer.get(name, float("nan")) for name in ("before", "after"))
-    try:
-        reason = printable(setting(content, "reason", str))
-    except InvalidRecord as error:
-        reason = reason_of(error)
     if not (is_share(before) and is_share(after)):
-        return Verdict(False, reason=reason or "its accuracies before and after the reward must be numbers from 0 to 1")
+        raise InvalidRecord(reason or "its accuracies before and after the reward must be numbers from 0 to 1")
     return Verdict(answer.get("accepted") == 1 and not reason, float(before), float(after), reason)
 
 

@@ -34,32 +34,26 @@ PARTITION = "partition-id"
 NODES = "nodes.json"
 """The file with the client of each node."""
 
-Names = Sequence[str] | Mapping[int, str]
-
 
 class RunWriter:
     """Assign client numbers to nodes, and write their rounds to the folder `out`, or to memory if it is None.
 
-    names   a list with a name per `partition-id`, which nodes then report; or a mapping from Flower's node ids. Nodes
-            without a name are called `node 1`, `node 2`, ... in the order of arrival
+    names   a name per `partition-id`, which nodes then report; without names, they are called `node 1`, `node 2`, ...
+            in the order of arrival
 
     If the folder exists, its run is resumed: `state` is its newest state, and `done` its last round.
     """
 
-    def __init__(self, out: Path | None, recipe: Recipe, settings: Mapping[str, Any], names: Names = ()) -> None:
-        self._by_node: Mapping[int, str] = names if isinstance(names, Mapping) else {}
-        self.names: list[str] = [] if isinstance(names, Mapping) else list(names)
-        self.by_claim = bool(self.names)
-        given = [*self.names, *self._by_node.values()]
-        if not all(isinstance(name, str) for name in given):
+    def __init__(
+        self, out: Path | None, recipe: Recipe, settings: Mapping[str, Any], names: Sequence[str] = ()
+    ) -> None:
+        self.names, self.by_claim = list(names), bool(names)
+        if not all(isinstance(name, str) and name.strip() for name in names):
             raise ConfigError(
-                "names must be a list of texts, one per partition-id, or a mapping from node id to text "
-                f"(got {names!r:.80})"
+                f"names must be a list of texts, one per partition-id (got {names!r:.80}); name each node"
             )
-        if len(set(given)) != len(given):
-            raise ConfigError(f"names of nodes must differ (got {given!r:.80}); rename one")
-        if not all(name.strip() for name in given):
-            raise ConfigError(f"names of nodes must not be empty (got {given!r:.80}); name each node")
+        if len(set(names)) != len(names):
+            raise ConfigError(f"names of nodes must differ (got {names!r:.80}); rename one")
         self._out, self._lock = out, ExitStack()
         self._clients: dict[int, ClientId] = {}
         self.state: State | None = None
@@ -150,7 +144,7 @@ class RunWriter:
             client = claim
         else:
             client = len(self.names)
-            self.names.append(self._by_node.get(node, f"node {client + 1}"))
+            self.names.append(f"node {client + 1}")
         # a client that reconnects has a new node id, which replaces the old one
         self._clients = {other: place for other, place in self._clients.items() if place != client} | {node: client}
         return client
