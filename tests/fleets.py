@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flwr.app import Context
-
 from fedmerit import InTime, Recipe, Task, Uniform
 from fedmerit.core.collect.attacked import with_attackers
 from fedmerit.core.host import Fleet, Host
@@ -13,17 +11,13 @@ from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.state import Record, State
 from fedmerit.engine.loop import with_control
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
-from fedmerit.tasks.registry import ClientHalf
 
 
 def on_flower(task: Task) -> GridFleet:
     """A fleet whose clients are nodes of an in-process grid."""
-
-    def half(context: Context) -> ClientHalf:
-        return task.client(int(context.node_config["partition-id"]))
-
+    app = make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
     clients = len(task.federation.names)
-    fleet = GridFleet(InProcessGrid(make_client_app(half), clients), task.server(), attackers=task.attackers)
+    fleet = GridFleet(InProcessGrid(app, clients), task.server(), attackers=task.attackers)
     fleet.meet(clients)
     return fleet
 

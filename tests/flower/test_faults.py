@@ -23,7 +23,6 @@ from fedmerit.flower import GridFleet, InProcessGrid, grid, make_client_app
 from fedmerit.flower.clientapp import personal_model
 from fedmerit.flower.grid import SafeGrid, exchange, push
 from fedmerit.flower.messages import ARRAYS, DTYPES, HELLO, METRICS, InvalidRecord, pack, read_array
-from fedmerit.tasks.registry import ClientHalf
 
 BAD = 2
 """The client that misbehaves."""
@@ -38,10 +37,8 @@ class Meddling(InProcessGrid):
     """A grid on which one node's answers to training are changed on their way."""
 
     def __init__(self, made: Task, change: Callable[[Message], Iterable[Message]], kind: str = "train") -> None:
-        def half(context: Context) -> ClientHalf:
-            return made.client(int(context.node_config["partition-id"]))
-
-        super().__init__(make_client_app(half), len(made.federation.names))
+        app = make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
+        super().__init__(app, len(made.federation.names))
         self.change, self.kind, self.extra = change, kind, list[Message]()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

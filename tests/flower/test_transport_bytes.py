@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Message
 from helpers import ProbabilisticSoftmax, random_split, small_task
 from small_app import Arrays, everybody, make_app
 
@@ -18,7 +19,6 @@ from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import Record, State
 from fedmerit.fleet import blocks
 from fedmerit.flower import GridFleet, InProcessGrid, Merit, facts, make_client_app
-from fedmerit.tasks.registry import ClientHalf
 
 CLIENTS = 6
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -57,11 +57,8 @@ def task() -> Task:
     return Task(replace(made.federation, validation=random_split((7,) * CLIENTS, 3)), made.learner)
 
 
-def fleet_of(made: Task, nodes: int = CLIENTS) -> tuple[GridFleet, CountingGrid]:
-    def half(context: Context) -> ClientHalf:
-        return made.client(int(context.node_config["partition-id"]))
-
-    grid = CountingGrid(make_client_app(half), nodes)
+def fleet_of(made: Task, nodes: int = CLIENTS, kind: Any = CountingGrid) -> tuple[GridFleet, Any]:
+    grid = kind(make_client_app(lambda context: made.client(int(context.node_config["partition-id"]))), nodes)
     fleet = GridFleet(grid, made.server())
     fleet.meet(nodes)
     return fleet, grid
@@ -143,10 +140,7 @@ class HoldingGrid(CountingGrid):
 
 
 def test_nodes_that_start_from_the_same_model_share_its_bytes():
-    made = task()
-    grid = HoldingGrid(make_client_app(lambda context: made.client(int(context.node_config["partition-id"]))), CLIENTS)
-    fleet = GridFleet(grid, made.server())
-    fleet.meet(CLIENTS)
+    fleet, grid = fleet_of(task(), kind=HoldingGrid)
     played(fleet, fedavg(), evaluate=True, rounds=1)
     assert grid.held == len(Array(fleet.server.first_model(1)).data)
 
