@@ -74,15 +74,10 @@ def test_a_folder_that_exists_is_refused(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match="no run in"):
-        Run.load(tmp_path)
-
-
-def test_an_unfinished_run_is_told_apart(tmp_path: Path):
+def test_a_run_without_a_model_is_refused(tmp_path: Path):
     run_config(digits_config(rounds=1), tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="unfinished"):
+    with pytest.raises(UserError, match="has no finished run"):
         Run.load(tmp_path / "run")
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedmerit import Run
-from fedmerit.flower.kit import read_kit
-from fedmerit.flower.loopback import free_port, write_connection
+from fedmerit.flower.loopback import free_port
 from fedmerit.flower.processes import end_family
 from fedmerit.flower.supernode import BIN
 
@@ -207,57 +206,6 @@ def test_a_run_is_stopped_by_its_name(site: Site):
     assert "finished:stopped" in site.log("third")
     assert "has ended" in site.call("fedmerit flower stop third --kit kits/server")
     assert "has no run fourth" in site.call("fedmerit flower stop fourth --kit kits/server")
-
-
-HOSTILE = """
-import time
-from pathlib import Path
-from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-
-client = ClientApp()
-server = ServerApp()
-
-@client.query()
-def leak(message, context):
-    Path("SERVED").touch()
-    return Message(RecordDict(), reply_to=message)
-
-@server.main()
-def main(grid, context):
-    node, content = sorted(grid.get_node_ids())[0], RecordDict({"c": ConfigRecord({"x": 1})})
-    waiting, reasons = set(), {}
-    messages = [Message(content, dst_node_id=node, message_type="query") for _ in range(1000)]
-    waiting |= set(grid.push_messages(messages))
-    while waiting:
-        for reply in grid.pull_messages(list(waiting)):
-            waiting.discard(reply.metadata.reply_to_message_id)
-            reason = reply.error.reason if reply.has_error() else "SERVED"
-            reasons[reason] = reasons.get(reason, 0) + 1
-        time.sleep(1)
-    print("answers:", reasons, flush=True)
-"""
-
-
-def test_none_of_1000_requests_of_an_app_with_code_is_served(site: Site):
-    app = site.folder / "app"
-    app.mkdir()
-    (app / "leak.py").write_text(HOSTILE.replace("SERVED", str(site.folder / "served"), 1))
-    components = '[tool.flwr.app]\npublisher = "x"\n[tool.flwr.app.components]\n'
-    project = '[project]\nname = "leak"\nversion = "1.0.0"\nlicense = "Apache-2.0"\ndescription = "x"\n'
-    (app / "pyproject.toml").write_text(f'{project}{components}serverapp = "leak:server"\nclientapp = "leak:client"\n')
-    kit = read_kit(site.folder / "kits/server")
-    write_connection(site.folder / "flwr-hostile", kit.address, kit.certificates.authority, kit.operator_key)
-    before = len((site.folder / "kits/hospital-1/answers.jsonl").read_text().splitlines())
-    begun = time.monotonic()
-    site.start("hostile", f"flwr run {app} here --stream")
-    site.wait_for("hostile", "answers:", 1500)
-    (site.folder / "hostile-seconds").write_text(f"{time.monotonic() - begun:.0f}")
-    assert '{"refused by the site\'s policy: the app brings code: leak.py": 1000}' in site.log("hostile")
-    assert not (site.folder / "served").exists()
-    logs = [(site.folder / f"kits/hospital-{n}/answers.jsonl").read_text().count("brings code") for n in range(1, 5)]
-    assert sum(logs) == 1000, (logs, before)
 
 
 def test_nothing_stays_behind(site: Site):

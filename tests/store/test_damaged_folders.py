@@ -276,7 +276,3 @@ def test_every_damage_is_named_and_no_command_fails_inside(
         assert not re.search("failed:|Traceback", said.err + answer.err), (command, answer)
         if answer.code:
             assert len(answer.err.splitlines()) == 1, (command, answer)
-
-
-def test_there_are_at_least_60_kinds_of_damage() -> None:
-    assert len(FINISHED) + len(STOPPED) >= 60

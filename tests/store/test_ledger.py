@@ -45,11 +45,6 @@ def ledger(tmp_path: Path, records: list[Record]) -> Ledger:
     return Ledger.open(path)
 
 
-def test_names_and_meta_come_back(ledger: Ledger):
-    assert tuple(ledger.names()) == NAMES
-    assert ledger.meta() == {"recipe": "mine", "note": "ü"}
-
-
 def test_rounds_come_back(ledger: Ledger, records: list[Record]):
     rows = ledger.rounds()
     assert [row["round"] for row in rows] == [1, 2, 3]

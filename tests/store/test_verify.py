@@ -141,25 +141,6 @@ def test_a_checkpoint_of_another_round_or_run_is_not_taken(unfinished: Path, tmp
     assert taken[2] == 3
 
 
-READS = (
-    *(["report", "--text"], ["explain"], ["explain", "--client", "1"]),
-    *(["explain", "--fairness", "--json"], ["explain", "--suspects"]),
-)
-
-
-def test_damaged_ledgers_are_one_clear_line(finished: Path, tmp_path: Path, cli: CommandLine):
-    random = np.random.default_rng(7)
-    for trial in range(100 * TIMES):
-        folder = copied(finished, tmp_path / "run")
-        for _ in range(random.integers(1, 30)):
-            (edit_row if trial % 3 == 0 else flip)(folder / "ledger.db", random)
-        command = READS[trial % len(READS)]
-        answer = cli(command[0], folder, *command[1:])
-        assert answer.code in (0, 2), (trial, answer)
-        if answer.code:
-            one_line(answer)
-
-
 HOSTILE = {
     "an endless view": "DROP TABLE rounds; CREATE VIEW rounds AS WITH RECURSIVE n(round) AS "
     "(SELECT 1 UNION ALL SELECT round + 1 FROM n) SELECT round FROM n",
