@@ -1,7 +1,5 @@
 """Drive a Flower strategy through `configure_train` and `aggregate_train`, with replies that a law wrote down."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy

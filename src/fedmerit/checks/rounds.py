@@ -4,8 +4,6 @@ All clients move every coordinate up, so that a rule that follows them does, too
 from another, neither in the first model nor in the rows of the server and of the clients.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import warnings

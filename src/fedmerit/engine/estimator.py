@@ -1,7 +1,5 @@
 """A trained model in scikit-learn's form: raw rows in, names of classes, numbers and probabilities out."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from pathlib import Path

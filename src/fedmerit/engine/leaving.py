@@ -4,8 +4,6 @@ The repeated run has the bits of a run that never had the client. Draws derive f
 so the remaining clients are numbered anew, as they would be without it; encoder and splits are fitted again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training loop: run rounds from the newest checkpoint until the run is finished or stopped."""
 
-from __future__ import annotations
-
 import errno
 import math
 import signal

@@ -1,7 +1,5 @@
 """The measure of a run: which objective fits the labels, and whether the final model is worth anything by it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

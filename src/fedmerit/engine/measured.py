@@ -1,7 +1,5 @@
 """Clients' facts before training, and how much each criterion would change their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The graph has three parts: the encoder of the table's columns, the torch module,
 the names of the classes. Numbers are encoded in float64, as in training.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

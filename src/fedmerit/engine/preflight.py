@@ -1,7 +1,5 @@
 """Checks before a run: whether the data has what a recipe needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

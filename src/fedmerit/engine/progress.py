@@ -1,7 +1,5 @@
 """Progress of a run on a console, and its notes as Python warnings."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Names are imported on first use, because Flower starts a process for each message and that process needs none of them.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

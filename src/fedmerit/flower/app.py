@@ -6,8 +6,6 @@ and `out`, the run folder on the server's machine. If the folder exists, its run
 configuration's task and keeps only the rows of its partition. The server keeps no client's rows.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import tomllib

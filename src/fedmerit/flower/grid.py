@@ -4,8 +4,6 @@ An unreadable reply drops its node, not the round. This module also has a grid t
 Flower's own strategies. It uses only Flower's public interface, because `Merit` must work on future versions.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

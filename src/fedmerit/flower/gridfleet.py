@@ -1,7 +1,5 @@
 """GridFleet: run a federation on a Flower Grid, one exchange of messages per stage of a round."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ask a SuperLink over HTTPS whether it is there. Only the standard library is needed."""
 
-from __future__ import annotations
-
 import http.client
 import ssl
 from pathlib import Path

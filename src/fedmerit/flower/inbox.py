@@ -1,7 +1,5 @@
 """Inbox: the training replies of one round of a Flower strategy, read as they arrive."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

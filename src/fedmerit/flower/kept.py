@@ -6,8 +6,6 @@ with its enrolled key, and accepts only partners whose keys are signed with thei
 their place.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast

@@ -4,8 +4,6 @@
 call on the same folder adds new sites, gives a site without a key another one, and renews the server's certificate.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import unicodedata

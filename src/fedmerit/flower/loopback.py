@@ -7,8 +7,6 @@ restarted. `forked` forks all of Flower's commands from one process that has imp
 little memory and start fast.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -4,8 +4,6 @@ An array is read under limits: a header of at most `MAX_HEADER` characters, and 
 dtype need. numpy's own loader also accepts archives and pickles, and allocates as much as a header claims.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections import Counter

@@ -5,8 +5,6 @@ the client with that reason. Each answer and each refusal is a line of the local
 FILE` also refuses apps that bring code, before any of it runs.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -9,8 +9,6 @@ second:
 The socket is in a folder that only the current user can enter, and each end asks the kernel for the user of the other.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Metrics that an app's nodes report: which are facts, which one is the accuracy, and what to add if one is missing."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ Flower gives nodes random ids of 19 digits. A RunWriter assigns each node a clie
 same while the node is connected, also if the ServerApp restarts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack

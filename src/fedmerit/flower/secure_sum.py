@@ -1,7 +1,5 @@
 """The server's part of a masked sum: three exchanges after the facts [Bonawitz 2017, Bell 2020]."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Start runs on Flower: on an existing SuperLink, on local processes, or in Flower's simulation."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ when its heartbeats end, which takes minutes. This one reports the end of each p
 SuperLink ignores the report for a task that has finished.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

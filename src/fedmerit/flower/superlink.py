@@ -12,8 +12,6 @@ It also has longer timeouts: if many nodes write to the database at once, a requ
 ServerApp without a heartbeat during that time is not aborted.
 """
 
-from __future__ import annotations
-
 import hmac
 import importlib
 import os

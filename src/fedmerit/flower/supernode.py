@@ -12,8 +12,6 @@ SuperNode. If it leads a process group, as for a whole federation, it ends the g
 is only safe then.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -4,8 +4,6 @@
 Flower's processes and replaces parts of them, refuses them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from functools import cache

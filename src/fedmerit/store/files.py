@@ -1,7 +1,5 @@
 """Atomic creation of new files, without overwriting existing ones."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

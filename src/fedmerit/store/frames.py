@@ -1,7 +1,5 @@
 """Frames: a run's ledger as pandas tables, for notebooks and exports; pandas is imported on first use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias

@@ -6,8 +6,6 @@ checkpoints and models. A row that is changed, added or removed breaks the chain
 Whoever writes to the file can make another chain: keep its last hash elsewhere where that matters.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

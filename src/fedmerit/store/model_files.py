@@ -1,7 +1,5 @@
 """Model files: models and checkpoints, written atomically and checked when read."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Reasons of a run: why its clients got their weights, computed from the rounds in its ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

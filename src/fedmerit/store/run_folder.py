@@ -1,7 +1,5 @@
 """A run's folder: its files, its lock, and whether the run can be resumed."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -4,8 +4,6 @@ Nothing else depends on it: it is not part of the ledger, no writer waits for it
 normally. A killed run leaves it behind, with the id of a process that is gone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Strict JSON: output without NaN, input of bounded size, one clear message for invalid text."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

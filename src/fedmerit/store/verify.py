@@ -6,8 +6,6 @@ changes by hand; whoever rewrites everything can make them fit, unless the last 
 run, epsilon is computed again from the releases that it booked.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

@@ -1,7 +1,5 @@
 """What if: weigh the rounds of a finished run again with another priority, from the values in its ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
