@@ -5,9 +5,9 @@ Flower's own strategies. It uses only Flower's public interface, because `Merit`
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
@@ -27,6 +27,7 @@ longer pause leaves the SuperLink time to serve them. The maximum is Flower's ow
 """
 PUSH_TRIES = 10
 """Attempts to push messages to a SuperLink that restarts during the push."""
+T = TypeVar("T")
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(RecursionError, MemoryError, DecodeError),
@@ -68,37 +69,36 @@ def push(grid: Grid, messages: Sequence[Message]) -> list[str]:
     return list(grid.push_messages(messages))
 
 
-def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
-    """Pull the replies that have arrived; return them, and the reason for each unreadable one.
+def pull(grid: Grid, message_id: str) -> Message | str | None:
+    """Pull the reply to a message: the reply, the reason why it is unreadable, or None before it has arrived.
 
     Replies are pulled one at a time. Flower confirms a batch before it reads it, so one unreadable reply would lose the
     remaining ones.
     """
-    replies: list[Message] = []
-    unreadable: dict[str, str] = {}
-    for message_id in message_ids:
-        try:
-            replies += grid.pull_messages([message_id])
-        except UNREADABLE as error:
-            unreadable[message_id] = reason_of(error)
-    return replies, unreadable
+    try:
+        replies = list(grid.pull_messages([message_id]))
+    except UNREADABLE as error:
+        return reason_of(error)
+    return next((reply for reply in replies if reply.metadata.reply_to_message_id == message_id), None)
 
 
-def poll(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], dict[str, str]]]:
-    """Pull repeatedly while `waiting` has message ids, which the caller removes; pause if no reply arrived.
+def poll(grid: Grid, waiting: dict[str, T], is_over: Callable[[], bool]) -> Iterator[tuple[T, Message | str]]:
+    """Pull repeatedly until no message waits for its reply, or until no reply has arrived and the exchange is over.
 
-    Each reply is yielded before the next one is pulled, so that a caller can bound the memory that replies take.
+    Yields what `waiting` has under the message's id, which is removed, and the reply or the reason why it is
+    unreadable. Each reply is yielded before the next one is pulled, so that a caller can bound the memory that replies
+    take.
     """
     while waiting:
-        begun, arrived = time.monotonic(), False
+        begun, before = time.monotonic(), len(waiting)
         for message_id in list(waiting):
-            replies, unreadable = pull(grid, [message_id])
-            if replies or unreadable:
-                arrived = True
-                yield replies, unreadable
-        if not arrived:
+            reply = pull(grid, message_id)
+            if reply is not None:
+                yield waiting.pop(message_id), reply
+        if len(waiting) == before:
             seconds = time.monotonic() - begun
-            yield [], {}
+            if is_over():
+                return
             time.sleep(min(max(POLL_SECONDS, POLL_RATIO * seconds), MAX_POLL_SECONDS))
 
 
@@ -128,28 +128,24 @@ def exchange(
     failed = {client: "its message could not be sent" for client in contents if client not in waiting.values()}
     seconds: dict[int, float] = {}
     gone: list[int] = []
-    over = False
-    for replies, unreadable in poll(grid, waiting):
-        for message_id, reason in unreadable.items():
-            failed[waiting.pop(message_id)] = reason
-        for reply in replies:
-            client = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if client is None:
-                continue  # late, repeated or made up
-            seconds[client] = time.monotonic() - begun
-            if reply.has_error():
-                failed[client] = printable(error_text(reply))
-                gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
-            else:
-                answers[client] = reply.content
-                if receive is not None:
-                    receive(client, reply.content)
-        passed = time.monotonic() - begun
-        over = wait is not None and wait.is_over(len(answers), len(messages), passed)
-        if not replies and (over or passed > timeout):
-            break
+
+    def enough() -> bool:
+        return wait is not None and wait.is_over(len(answers), len(messages), time.monotonic() - begun)
+
+    for client, reply in poll(grid, waiting, lambda: enough() or time.monotonic() - begun > timeout):
+        if isinstance(reply, str):
+            failed[client] = reply
+            continue
+        seconds[client] = time.monotonic() - begun
+        if reply.has_error():
+            failed[client] = printable(error_text(reply))
+            gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
+        else:
+            answers[client] = reply.content
+            if receive is not None:
+                receive(client, reply.content)
     unanswered = {client: message_id for message_id, client in waiting.items()}
-    if over:
+    if enough():
         failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
         return Exchange(answers, failed, seconds, gone, unanswered=unanswered)
     failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
@@ -167,22 +163,17 @@ def exchange_in_order(
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
     for client, message_id in zip(contents, push(grid, messages), strict=False):
-        answer: RecordDict | str | None = None if message_id else "its message could not be sent"
-        lost = False
-        while answer is None:
-            replies, unreadable = pull(grid, [message_id])
-            reply = next((one for one in replies if one.metadata.reply_to_message_id == message_id), None)
-            if unreadable:
-                answer = unreadable[message_id]
-            elif reply is None and time.monotonic() - begun > timeout:
-                answer, lost = f"no answer within {timeout:g} s", True
-            elif reply is None:
-                time.sleep(POLL_SECONDS)
-            elif reply.has_error():
-                answer, lost = printable(error_text(reply)), reply.error.code == ErrorCode.NODE_UNAVAILABLE
-            else:
-                answer = reply.content
-        yield client, answer, lost
+        reply: Message | str | None = None if message_id else "its message could not be sent"
+        while reply is None and (reply := pull(grid, message_id)) is None:
+            if time.monotonic() - begun > timeout:
+                break
+            time.sleep(POLL_SECONDS)
+        if isinstance(reply, Message) and reply.has_error():
+            yield client, printable(error_text(reply)), reply.error.code == ErrorCode.NODE_UNAVAILABLE
+        elif isinstance(reply, Message):
+            yield client, reply.content, False
+        else:
+            yield client, reply or f"no answer within {timeout:g} s", reply is None
 
 
 def error_text(reply: Message) -> str:
@@ -199,10 +190,10 @@ def answered_late(
 
     `waiting` has the node and the id of each client's unanswered message.
     """
-    replies, unreadable = pull(grid, [message_id for _, message_id in waiting.values()])
-    answered = {reply.metadata.reply_to_message_id for reply in replies} | {*unreadable}
     return [
-        client for client, (node, message_id) in waiting.items() if message_id in answered or nodes.get(client) != node
+        client
+        for client, (node, message_id) in waiting.items()
+        if pull(grid, message_id) is not None or nodes.get(client) != node
     ]
 
 
@@ -227,14 +218,15 @@ class SafeGrid:
         ids = push(self._grid, sent)
         waiting = {message_id: message for message_id, message in zip(ids, sent, strict=False) if message_id}
         answers: list[Message] = []
-        for replies, unreadable in poll(self._grid, waiting):
-            for message_id, reason in unreadable.items():
-                error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason=reason)
-                answers.append(Message(error=error, reply_to=waiting.pop(message_id)))
-            for reply in replies:
-                if waiting.pop(reply.metadata.reply_to_message_id, None) is not None:
-                    self._receive(reply)
-                    answers.append(reply)
-            if not replies and timeout is not None and time.monotonic() - begun > timeout:
-                break
+
+        def is_over() -> bool:
+            return timeout is not None and time.monotonic() - begun > timeout
+
+        for message, reply in poll(self._grid, waiting, is_over):
+            if isinstance(reply, str):
+                error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason=reply)
+                answers.append(Message(error=error, reply_to=message))
+            else:
+                self._receive(reply)
+                answers.append(reply)
         return answers

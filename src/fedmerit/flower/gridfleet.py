@@ -179,13 +179,12 @@ class GridFleet:
         greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
         sent = zip(push(self.grid, greetings), due, strict=False)
         greeted |= {message_id: node for message_id, node in sent if message_id}
-        replies, unreadable = pull(self.grid, list(greeted))
-        for message_id in unreadable:
-            del greeted[message_id]
         answers = {}
-        for reply in replies:
-            node = greeted.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None and not reply.has_error():
+        for message_id, node in list(greeted.items()):
+            reply = pull(self.grid, message_id)
+            if reply is not None:
+                del greeted[message_id]
+            if isinstance(reply, Message) and not reply.has_error():
                 answers[node] = reply.content
                 del self.admission.mute[node]
         self._admit(answers)
