@@ -207,7 +207,7 @@ def test_messages_are_pushed_again_to_a_superlink_that_was_restarted_during_the_
     if wrap:
         assert len(list(SafeGrid(restarted).send_and_receive(messages))) == 1
     else:
-        assert exchange(restarted, {0: (1000, pack(config={}))}, HELLO, 1.0).failed == {}
+        assert exchange(restarted, {0: (1000, pack(config={}))}, HELLO, 1.0, dict).failed == {}
     assert tries == [1, 1, 1]
     restarted.down = 10**6
     with pytest.raises(ObjectPushError):

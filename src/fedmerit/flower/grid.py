@@ -7,7 +7,7 @@ Flower's own strategies. It uses only Flower's public interface, because `Merit`
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from fedmerit.core.collect.wait import Wait
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId
-from fedmerit.flower.messages import reason_of
+from fedmerit.flower.messages import read_replies, reason_of, release_arrays
 
 POLL_SECONDS, POLL_RATIO, MAX_POLL_SECONDS = 0.2, 4.0, 3.0
 """The pause between polls is `POLL_RATIO` times the duration of the last poll, clipped to the two limits.
@@ -35,14 +35,11 @@ UNREADABLE = (
 """Errors that Flower raises if a node's bytes are not a valid message; a lost connection raises other errors."""
 
 
-Receive: TypeAlias = Callable[[ClientId, RecordDict], None]
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Result of one exchange: contents by client, reasons of failures, seconds until each answer."""
+    """Result of one exchange: what was read of each answer, reasons of failures, seconds until each answer."""
 
-    contents: Mapping[ClientId, RecordDict]
+    answers: dict[ClientId, Any]
     failed: Mapping[ClientId, str]
     seconds: Mapping[ClientId, float]
     gone: Sequence[ClientId] = ()
@@ -107,16 +104,16 @@ def exchange(
     contents: Mapping[int, tuple[int, RecordDict]],
     kind: str,
     timeout: float,
+    read: Callable[[RecordDict], Any],
     wait: Wait | None = None,
-    receive: Receive | None = None,
 ) -> Exchange:
     """Send one message per client, then pull until all clients have answered or the timeout is over.
 
     contents  (node, content) by client
     kind      Flower's message type
     timeout   seconds
+    read      reads each answer as it arrives, after which its arrays are released; an unreadable answer has failed
     wait      end the exchange when enough clients have answered; the remaining clients are late, not mute
-    receive   called with each answer as it arrives; it may take the arrays out, so that they are not held twice
 
     A reply is assigned to a client by the id of the message that it replies to.
     """
@@ -124,7 +121,7 @@ def exchange(
     begun = time.monotonic()
     ids = push(grid, messages)
     waiting = {message_id: client for message_id, client in zip(ids, contents, strict=False) if message_id}
-    answers: dict[int, RecordDict] = {}
+    answers: dict[int, Any] = {}
     failed = {client: "its message could not be sent" for client in contents if client not in waiting.values()}
     seconds: dict[int, float] = {}
     gone: list[int] = []
@@ -141,9 +138,10 @@ def exchange(
             failed[client] = printable(error_text(reply))
             gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
         else:
-            answers[client] = reply.content
-            if receive is not None:
-                receive(client, reply.content)
+            fine, unread = read_replies(read, {client: reply.content})
+            answers, failed = answers | fine, failed | unread
+            release_arrays(reply.content)
+    answers = dict(sorted(answers.items()))
     unanswered = {client: message_id for message_id, client in waiting.items()}
     if enough():
         failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
@@ -153,12 +151,16 @@ def exchange(
 
 
 def exchange_in_order(
-    grid: Grid, contents: Mapping[ClientId, tuple[int, RecordDict]], kind: str, timeout: float
-) -> Iterator[tuple[ClientId, RecordDict | str, bool]]:
-    """Send one message per client, then yield the answers in this order, each pulled when its turn comes.
+    grid: Grid,
+    contents: Mapping[ClientId, tuple[int, RecordDict]],
+    kind: str,
+    timeout: float,
+    read: Callable[[RecordDict], T],
+) -> Iterator[tuple[ClientId, T | str, bool]]:
+    """Send one message per client, then read the answers in this order, each pulled when its turn comes.
 
-    Yields the client, its answer or the reason of a missing one, and whether its node is lost. Later answers wait at
-    the SuperLink, so that one answer at a time is in memory here. The timeout is for all.
+    Yields the client, what was read or the reason of a missing answer, and whether its node is lost. Later answers wait
+    at the SuperLink, so that one answer at a time is in memory here. The timeout is for all.
     """
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
@@ -171,7 +173,8 @@ def exchange_in_order(
         if isinstance(reply, Message) and reply.has_error():
             yield client, printable(error_text(reply)), reply.error.code == ErrorCode.NODE_UNAVAILABLE
         elif isinstance(reply, Message):
-            yield client, reply.content, False
+            fine, unread = read_replies(read, {client: reply.content})
+            yield client, fine[client] if fine else unread[client], False
         else:
             yield client, reply or f"no answer within {timeout:g} s", reply is None
 

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from flwr.app import Array, Message, RecordDict
@@ -41,7 +42,6 @@ from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import (
     POLL_SECONDS,
     Exchange,
-    Receive,
     answered_late,
     exchange,
     exchange_in_order,
@@ -67,7 +67,6 @@ from fedmerit.flower.messages import (
     pack,
     read_array,
     read_replies,
-    release_arrays,
     setting,
     tag_of,
     to_array,
@@ -76,6 +75,8 @@ from fedmerit.flower.messages import (
 from fedmerit.flower.secure_sum import SignedKeys, masked_total, signed_keys
 
 log = logging.getLogger("flwr")
+Claim: TypeAlias = tuple[ClientId, int, str]
+"""What a node answers to hello: its client, the version of its personal model, the hash of its base."""
 NO_PULL = (
     "recipes ditto and fedamp, where clients train a local model near the one sent, do not run on Flower; "
     'use `fedmerit run`, or recipe "finetuned"'
@@ -142,14 +143,13 @@ class GridFleet:
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
         self.admission.look(connected)
         new = sorted(connected - set(self.nodes.values()) - self.admission.mute.keys())
-        result = exchange(self.grid, {node: (node, pack(config={})) for node in new}, HELLO, self.timeout)
+        result = exchange(self.grid, {node: (node, pack(config={})) for node in new}, HELLO, self.timeout, _hello)
         self.admission.mark_mute(result.mute)
-        self.unidentified = {**result.failed, **self._admit(result.contents)}
+        self.unidentified = {**result.failed, **self._admit(result.answers)}
 
-    def _admit(self, answers: Mapping[int, RecordDict]) -> Mapping[int, str]:
-        """Admit nodes by their claim, and by their key if clients are enrolled; return unreadable answers."""
-        claims, unread = read_replies(_hello, answers)
-        claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
+    def _admit(self, answers: Mapping[int, Claim]) -> Mapping[int, str]:
+        """Admit nodes by their claim, and by their key if clients are enrolled; return those with another base."""
+        claims = {node: claim for node, claim in answers.items() if 0 <= claim[0] < len(self.server.names)}
         base, other_bases = base_hash(self.server.learner), dict[int, str]()
         needs_keys = self.enrolment is not None and claims
         keys = {int(info.node_id): bytes(info.public_key) for info in self.grid.get_nodes()} if needs_keys else {}
@@ -163,15 +163,14 @@ class GridFleet:
                 )
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
-        return {**unread, **other_bases}
+        return other_bases
 
     def _is_connected(self, client: ClientId) -> bool:
         """Whether the client's node still answers as this client; Flower lists a killed node for a while."""
         if client not in self.nodes:
             return False
-        result = exchange(self.grid, {client: (self.nodes[client], pack(config={}))}, HELLO, self.timeout)
-        answers, _ = read_replies(_hello, result.contents)
-        return client in answers and answers[client][0] == client
+        result = exchange(self.grid, {client: (self.nodes[client], pack(config={}))}, HELLO, self.timeout, _hello)
+        return client in result.answers and result.answers[client][0] == client
 
     def _welcome_back(self) -> None:
         """Send hello messages to mute nodes without waiting, and admit nodes that answered an earlier one."""
@@ -187,7 +186,7 @@ class GridFleet:
             if isinstance(reply, Message) and not reply.has_error():
                 answers[node] = reply.content
                 del self.admission.mute[node]
-        self._admit(answers)
+        self._admit(read_replies(_hello, answers)[0])
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Send one training message per client; the model goes only to clients without a personal model."""
@@ -226,33 +225,24 @@ class GridFleet:
         names = {"update": "update"} | {name: VECTOR + name for name in extra_names(self.server.learner)}
         sent_as = names if modes <= {"now"} else {}  # clients that keep their updates send none
         blocks = {name: Block.of_updates(len(contents), length) for name in sent_as}
-        answers: dict[ClientId, tuple[int, int, dict[str, Any]]] = {}
-        unread: dict[ClientId, str] = {}
+        rows = count()
 
-        def trained(content: RecordDict) -> tuple[int, int, dict[str, Any]]:
-            row = len(answers)
+        def trained(content: RecordDict) -> tuple[int, int, dict[str, Any], SignedKeys | None]:
+            row, keys = next(rows), signed_keys(content) if "masked" in modes else None
             for name, key in sent_as.items():
                 blocks[name].array[row] = array(content, key, shape=(length,), dtypes=(WIRES[self.wire].str[1:],))
-            return row, setting(content, "personal", int), numbers(content)
+            return row, setting(content, "personal", int), numbers(content), keys
 
-        def receive(client: ClientId, content: RecordDict) -> None:
-            read, failed = read_replies(trained, {client: content})
-            answers.update(read)
-            unread.update(failed)
-            release_arrays(content)
-
-        result = self._ask(contents, TRAIN, receive)
+        result = self._ask(contents, TRAIN, trained)
         contents.clear()
-        if "masked" in modes:
-            self.keys, without_keys = read_replies(signed_keys, result.contents)
-            unread |= without_keys
-            answers = {client: answer for client, answer in answers.items() if client in self.keys}
-        for client, (_, _, claimed) in list(answers.items()):
-            reason = self.admission.excessive_claim(client, claimed)
-            if reason is not None:
-                unread[client] = reason
-                del answers[client]
-        ids = tuple(sorted(answers))
+        self.keys = {client: keys for client, (*_, keys) in result.answers.items() if keys}
+        excessive = {
+            client: reason
+            for client, (_, _, claimed, _) in result.answers.items()
+            if (reason := self.admission.excessive_claim(client, claimed)) is not None
+        }
+        answers = {client: answer for client, answer in result.answers.items() if client not in excessive}
+        ids = tuple(answers)
         places = np.array([answers[client][0] for client in ids], dtype=np.intp)
         received = {
             name: Updates(block.array, places, block.release if block.on_disk else None)
@@ -269,7 +259,7 @@ class GridFleet:
             ids,
             updates,
             tuple(answers[client][2] for client in ids),
-            {**result.failed, **unread},
+            {**result.failed, **excessive},
             result.seconds,
             bytes_down=down,
             bytes_up=sent_bytes((updates, *received.values()), self.wire),
@@ -283,10 +273,9 @@ class GridFleet:
         lost = []
         timeout = self.timeout if self.wait is None else self.wait.seconds
         read = partial(_kept_update, wire=WIRES[self.wire].str[1:])
-        for client, answer, is_lost in exchange_in_order(self.grid, messages, UPLOAD, timeout):
+        for client, answer, is_lost in exchange_in_order(self.grid, messages, UPLOAD, timeout, read):
             lost += [client] if is_lost else []
-            fine, failed = ({}, {client: answer}) if isinstance(answer, str) else read_replies(read, {client: answer})
-            yield client, fine.get(client, failed.get(client, ""))
+            yield client, answer
         self._forget(lost)
 
     def upload_masked(self, index: int, units: Mapping[ClientId, int], masking: Masking, length: int) -> MaskedTotal:
@@ -302,17 +291,15 @@ class GridFleet:
         for client, reward in rewards.items():
             places = {} if reward.places is None else {"places": reward.places}
             contents[client] = pack({"values": reward.values, **places}, config)
-        result = self._ask(contents, REWARD)
-        answers, unread = read_replies(verdict, result.contents)
-        failed = {**result.failed, **unread}
-        for client, answer in answers.items():
+        result = self._ask(contents, REWARD, verdict)
+        for client, answer in result.answers.items():
             if answer.accepted and self.copies is not None:
                 offered = rewards[client].added_to(self.copies.rows.array[client])
                 self._record_personal(client, offered, index, REWARDED)
         for client in result.failed:
             self.reported_tags.pop(client, None)
-        self.reported_tags |= {client: self.tags[client] for client in result.contents if client in self.tags}
-        return {client: Verdict(False, reason=reason) for client, reason in failed.items()} | answers
+        self.reported_tags |= {client: self.tags[client] for client in result.answers if client in self.tags}
+        return {client: Verdict(False, reason=reason) for client, reason in result.failed.items()} | result.answers
 
     def evaluate(
         self,
@@ -344,7 +331,7 @@ class GridFleet:
         shape = models, len(self.server.names)
         correct, summed, sizes = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape[1], np.int64)
         read = partial(evaluation, models=models, losses=losses)
-        for client, answer in read_replies(read, self._ask(contents, EVALUATE).contents)[0].items():
+        for client, answer in self._ask(contents, EVALUATE, read).answers.items():
             correct[:, client], summed[:, client], sizes[client] = answer
         return [
             Evaluation(right, sizes, loss * LOSS_UNIT if losses else None)
@@ -366,7 +353,7 @@ class GridFleet:
         asked = range(len(self.server.names)) if clients is None else clients
         shared = pack({"model": model}, config)
         contents = self._with_personal("model", model, config) if personal else dict.fromkeys(asked, shared)
-        return read_replies(partial(audited, names=names), self._ask(contents, AUDIT).contents)[0]
+        return self._ask(contents, AUDIT, partial(audited, names=names)).answers
 
     def save(self, run: Path, index: int) -> None:
         """Save the copies of personal models that changed in this round."""
@@ -401,19 +388,14 @@ class GridFleet:
         copies = self.copies
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
-    def _ask(
-        self,
-        contents: Mapping[ClientId, RecordDict],
-        kind: str,
-        receive: Receive | None = None,
-    ) -> Exchange:
-        """Send a message to each client that is connected and not late; `receive` gets each answer as it arrives."""
+    def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str, read: Callable[[RecordDict], Any]) -> Exchange:
+        """Send a message to each client that is connected and not late; read each answer as it arrives."""
         messages, away = self._reachable(contents)
-        result = exchange(self.grid, messages, kind, self.timeout, self.wait, receive)
+        result = exchange(self.grid, messages, kind, self.timeout, read, self.wait)
         self.late |= {client: (self.nodes[client], message_id) for client, message_id in result.unanswered.items()}
         self.admission.mark_mute(self.nodes[client] for client in result.mute)
         self._forget((*result.gone, *result.mute))
-        return Exchange(result.contents, {**away, **result.failed}, result.seconds)
+        return Exchange(result.answers, {**away, **result.failed}, result.seconds)
 
     def _reachable(
         self, contents: Mapping[ClientId, RecordDict]
@@ -442,6 +424,6 @@ def _kept_update(content: RecordDict, wire: str) -> Model:
     return read_array(arrays_in(content)["update"], "update", dtypes=(wire,))
 
 
-def _hello(content: RecordDict) -> tuple[ClientId, int, str]:
+def _hello(content: RecordDict) -> Claim:
     """Read the client that a node claims to be, the version of its personal model and the hash of its base, if any."""
     return setting(content, "client", int), setting(content, "personal", int), setting(content, "base", str)[:64]

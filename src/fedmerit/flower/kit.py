@@ -197,8 +197,8 @@ class Kit:
     def superlink_words(self) -> list[str]:
         """The options of `python -m fedmerit.flower.superlink`."""
         files = self.certificates
-        words = {"ssl-ca-certfile": files.authority, "ssl-certfile": files.server, "ssl-keyfile": files.server_key}
-        words |= {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
+        words: dict[str, object] = {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
+        words |= {"ssl-ca-certfile": files.authority, "ssl-certfile": files.server, "ssl-keyfile": files.server_key}
         return [
             *("--superexec-auth-secret-file", str(self.operator_key), "--isolation", "process"),
             *("--enable-supernode-auth", *(f"--{name}={value}" for name, value in words.items())),

@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 
 from fedmerit.core.collect.masking import MIN_CLIENTS, MIN_UPLOADED, MaskedTotal, Masking
 from fedmerit.core.types import ClientId
-from fedmerit.flower.grid import Exchange, Receive
+from fedmerit.flower.grid import Exchange
 from fedmerit.flower.masks import MaskError, neighbours, pairs, unmask
 from fedmerit.flower.messages import (
     MASKED,
@@ -17,12 +17,10 @@ from fedmerit.flower.messages import (
     UNMASK,
     array,
     pack,
-    read_replies,
-    release_arrays,
     setting,
 )
 
-Ask: TypeAlias = Callable[[Mapping[ClientId, RecordDict], str, Receive | None], Exchange]
+Ask: TypeAlias = Callable[[Mapping[ClientId, RecordDict], str, Callable[[RecordDict], Any]], Exchange]
 SignedKeys: TypeAlias = tuple[bytes, bytes, bytes]
 """A node's public keys for a round, the public key that signs them, and the signature; the last two may be empty."""
 
@@ -115,21 +113,16 @@ class _Bytes:
 
     def exchange(
         self, ask: Ask, contents: Mapping[ClientId, RecordDict], kind: str, read: Callable[[RecordDict], Any]
-    ) -> tuple[dict[ClientId, Any], dict[ClientId, str]]:
+    ) -> tuple[Mapping[ClientId, Any], dict[ClientId, str]]:
         """Read each answer as it arrives; return what was read, and the reasons of failures."""
-        answers: dict[ClientId, Any] = {}
-        unread: dict[ClientId, str] = {}
 
-        def receive(client: ClientId, content: RecordDict) -> None:
+        def counted(content: RecordDict) -> Any:
             self.up += _size(content)
-            fine, failed = read_replies(read, {client: content})
-            answers.update(fine)
-            unread.update(failed)
-            release_arrays(content)
+            return read(content)
 
         self.down += sum(map(_size, contents.values()))
-        result = ask(contents, kind, receive)
-        return dict(sorted(answers.items())), {**result.failed, **unread}
+        result = ask(contents, kind, counted)
+        return result.answers, dict(result.failed)
 
 
 def _size(content: RecordDict) -> int:
