@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
@@ -40,7 +41,7 @@ from fedmerit.core.suspects import Watch
 from fedmerit.core.types import EMPTY, AskedRows, ClientId, Evaluation, Model, Replies
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import ConfigError, RunFailed
-from fedmerit.flower.grid import SafeGrid, error_text
+from fedmerit.flower.grid import SafeGrid, exchange
 from fedmerit.flower.inbox import Inbox
 from fedmerit.flower.messages import (
     InvalidRecord,
@@ -467,18 +468,18 @@ class Merit(FedAvg):
         nodes = self._run.clients_of(self._grid.get_node_ids())
         judges = [(node, client) for node, client in nodes.items() if clients is None or client in clients]
         self._candidate_bytes += vector_bytes(self._like) * len(models) * len(judges)
-        messages, cells = list[Message](), list(product(range(len(models)), (client for _, client in judges)))
+        cells = list(product(range(len(models)), (client for _, client in judges)))
+        contents = list[tuple[int, RecordDict]]()
         for place, model in enumerate(models):
             config = ConfigRecord({"candidate": place, "on": on})
             record = RecordDict({self.arrayrecord_key: to_arrays(model, self._like), self.configrecord_key: config})
-            messages += [Message(record, dst_node_id=node, message_type=MessageType.EVALUATE) for node, _ in judges]
-        replies = list(self._grid.send_and_receive(messages))
-        sent = {message.metadata.message_id: place for place, message in enumerate(messages)}
-        answers = {sent.pop(name): reply for reply in replies if (name := reply.metadata.reply_to_message_id) in sent}
-        contents = {place: reply.content for place, reply in answers.items() if not reply.has_error()}
+            contents += [(node, record) for node, _ in judges]
+        result = exchange(
+            self._grid, dict(enumerate(contents)), MessageType.EVALUATE, math.inf, lambda content: content
+        )
         correct, summed, sizes = np.zeros((3, len(models), len(self._run.names)))
-        tests, rejected = self._read_tests(contents, losses=losses)
-        rejected |= {place: error_text(reply) for place, reply in answers.items() if reply.has_error()}
+        tests, rejected = self._read_tests(result.answers, losses=losses)
+        rejected |= result.failed
         self._require_judges(bool(tests), {cells[place][1]: reason for place, reason in rejected.items()})
         for place, answer in tests.items():
             correct[cells[place]], sizes[cells[place]], summed[cells[place]] = answer
