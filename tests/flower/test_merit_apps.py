@@ -1,4 +1,4 @@
-"""Four apps in the shape of Flower's own examples, with Merit in place of FedAvg, and what it asks of them.
+"""Three apps in the shape of Flower's own examples, with Merit in place of FedAvg, and what it asks of them.
 
 `Merit()` needs no other change. A recipe that needs facts stops in the first round with the line to add; with that line
 the apps run. In one process here; the long tests repeat it on Flower's simulation and on a deployment.
@@ -32,13 +32,11 @@ HERE, NODES = Path(__file__).with_name("apps"), 2
 PACKAGES = {
     "quickstart-torch": "torchquick",
     "quickstart-sklearn": "sklearnquick",
-    "tabular": "tabular",
     "advanced-torch": "torchadvanced",
 }
 LABELS = {
     "quickstart-torch": ("len(trainloader.dataset)}", "[int(y) for _, y in trainloader.dataset], 10"),
     "quickstart-sklearn": ('len(x),\n        "train_logloss"', "y, 3"),
-    "tabular": ("len(train_loader)}", "train_loader.dataset.tensors[1], 2"),
     "advanced-torch": ("len(y)}\n    content", "y, 10"),
 }
 """Where each app's train function reports `num-examples`, and the arguments of the `facts` to add there."""
