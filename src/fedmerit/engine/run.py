@@ -1,5 +1,7 @@
 """Run a recipe on a task: in memory or in a run folder, on this machine or on any fleet."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
