@@ -173,7 +173,7 @@ def test_axe_finds_nothing(browse: Browse, request: pytest.FixtureRequest, look:
         pytest.skip("no axe-core: npm ci --prefix tools/axe")
     path, context = LOOKS[look]
     opened = browse(request.getfixturevalue(path), **context)
-    for place in ("accuracy", "fairness", "final", "weights", "explain", "rewards"):
+    for place in ("accuracy", "fairness", "final", "weights", "explain"):
         opened.drawn(f"{place}-plot")
     opened.page.evaluate(AXE.read_text())
     found = opened.page.evaluate(

@@ -25,8 +25,8 @@ from fedmerit.study.study_folder import make_folder, members, tuning_folder, wri
 Browse = Callable[..., Opened]
 PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")
 SPECIAL = ("search", "groups")
-LAST = ("rewards", "notes", "settings", "glossary")
-CHARTS = ("accuracy", "fairness", "final", "weights", "explain", "rewards")
+LAST = ("notes", "settings", "glossary")
+CHARTS = ("accuracy", "fairness", "final", "weights", "explain")
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
@@ -89,7 +89,7 @@ def test_the_keyboard_reaches_and_moves_everything(opened: Opened) -> None:
     for _ in range(90):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.closest('[id]')?.id"))
-    wanted = {"runs-table", "accuracy-measure", "weights-plot", "explain-client", "groups-plot", "rewards-plot"}
+    wanted = {"runs-table", "accuracy-measure", "weights-plot", "explain-client", "groups-plot"}
     assert wanted <= reached
     page.locator("#explain-round").select_option("4")
     page.locator("#explain-client").select_option("5")
@@ -99,24 +99,15 @@ def test_the_keyboard_reaches_and_moves_everything(opened: Opened) -> None:
         page.keyboard.press(key)
         opened.changed("explain-says", before)
     assert re.match(r"client 4 .* round 3\b", opened.text("explain-says"))
-    page.locator("#rewards-plot").focus()
-    assert opened.text("rewards-says").startswith("client 4:")
-    order = page.evaluate("document.getElementById('rewards-plot').data[0].customdata")  # who put in most comes first
-    key, step = ("ArrowLeft", 1) if order[0] == 4 else ("ArrowRight", -1)
-    page.keyboard.press(key)
-    page.locator("#rewards-says", has_text=f"client {order[order.index(4) + step]}:").wait_for()
 
 
 def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs: Path) -> None:
     opened.choose("groups-run", "grouped")
     with open_ledger(runs / "grouped") as ledger:
         (row, *_), number = ledger.weights(ROUNDS), ledger.rounds()[-1]["groups"]
-        taken = sum(reward.accepted for reward in ledger.rewards())
-        given = len(ledger.rewards())
     opened.point("groups-plot", ROUNDS, row.id)
     group = f"client {row.id}: group {row.group + 1} of {number} in round {ROUNDS}" if number > 1 else f"round {ROUNDS}"
     opened.page.locator("#groups-says", has_text=group).wait_for()
-    assert f"{taken} of {given} rewards were accepted" in opened.text("rewards-sums")
     assert "Reward:" in opened.text("explain-body")
     opened.choose("search-run", "searched")
     opened.page.locator("#groups-empty", has_text="In searched all clients are one group").wait_for()

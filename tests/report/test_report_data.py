@@ -19,7 +19,6 @@ from fedmerit.config.privacy import epsilon_after
 from fedmerit.config.schema import make_config
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.report.packing import pack, pack_rounds, shorten
-from fedmerit.report.run_detail import lineages
 from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import summary
 from fedmerit.store.ledger import Ledger, WeightColumns
@@ -154,7 +153,6 @@ def test_run_without_a_round_is_unfinished_not_an_error(tmp_path: Path) -> None:
     assert row["reached"] == row["curve"]["round"] == row["final"] == []
     assert row["best"] is None
     assert details[0]["rounds"]["round"] == []
-    assert details[0]["accounts"] is None
 
 
 def test_ledger_without_settings(tmp_path: Path) -> None:
@@ -187,42 +185,6 @@ def test_odd_keys_are_quoted() -> None:
         "recipe": {"normalise": {"bounds": {"DS,CB": 0.5}}}
     }
     assert differences([lines, lines]) == []
-
-
-ROUNDS = st.lists(st.dictionaries(st.integers(0, 9), st.integers(0, 3), max_size=10), max_size=8).map(
-    lambda rounds: [numbered(groups) for groups in rounds]
-)
-
-
-def numbered(groups: dict[int, int]) -> dict[int, int]:
-    """Groups numbered from 0 in client order, as the ledger has them."""
-    order = {group: place for place, group in enumerate(dict.fromkeys(groups[client] for client in sorted(groups)))}
-    return {client: order[group] for client, group in sorted(groups.items())}
-
-
-@given(ROUNDS)
-def test_groups_of_a_round_have_lineages_of_their_own_and_few(rounds: list[dict[int, int]]) -> None:
-    for groups, numbers in zip(rounds, lineages(rounds), strict=True):
-        assert len(numbers) == len(set(groups.values()))
-        assert len(set(numbers)) == len(numbers)
-    most = max((len(set(groups.values())) for groups in rounds), default=0)
-    assert all(lineage < 2 * most for numbers in lineages(rounds) for lineage in numbers)
-
-
-@given(st.dictionaries(st.integers(0, 9), st.integers(0, 2), min_size=1), st.data())
-def test_groups_that_stay_keep_their_lineage_whoever_comes(planted: dict[int, int], data: st.DataObject) -> None:
-    drawn = data.draw(st.lists(st.sets(st.sampled_from(sorted(planted)), min_size=1), max_size=6))
-    rounds = [numbered(planted)] + [numbered({client: planted[client] for client in came}) for came in drawn]
-    first = dict(enumerate(lineages(rounds)[0]))
-    colour = {client: first[group] for client, group in rounds[0].items()}
-    for groups, numbers in zip(rounds, lineages(rounds), strict=True):
-        assert {client: numbers[group] for client, group in groups.items()} == {c: colour[c] for c in groups}
-
-
-def test_a_group_that_splits_continues_as_its_larger_part() -> None:
-    whole = {0: 0, 1: 0, 2: 0, 3: 1}
-    split = {0: 0, 1: 1, 2: 1, 3: 2}
-    assert lineages([whole, split]) == [[0, 1], [2, 0, 1]]
 
 
 PRIVATE = {

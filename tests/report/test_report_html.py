@@ -19,7 +19,7 @@ from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at
 
 SECTIONS = (
     *("runs", "accuracy", "targets", "fairness", "weights", "explain"),
-    *("search", "groups", "rewards", "notes", "settings"),
+    *("search", "groups", "notes", "settings"),
 )
 PAGE_FILES = Path(html.__file__).parent / "page"
 

@@ -2,20 +2,20 @@
 
 const COLOURS = 7; // groups beyond so many at once share a grey
 
-// lineage[client][round place]: a number that a group keeps while most of its clients stay together.
+// number[client][round place]: the number of the client's group, from 0.
 function groupCells(run) {
-  if (run.grouped) return run.grouped;
-  const lineage = run.names.map(() => new Array(numbersOf(run).length).fill(null));
+  if (run.cells) return run.cells;
+  const number = run.names.map(() => new Array(numbersOf(run).length).fill(null));
   numbersOf(run).forEach((_, place) => {
     const ids = idsOf(run, place);
     const group = spreadOut(run.rounds.group[place], ids.length);
-    ids.forEach((id, k) => (lineage[id][place] = Math.min(run.lineages[place][group[k]], COLOURS)));
+    ids.forEach((id, k) => (number[id][place] = Math.min(group[k], COLOURS)));
   });
-  run.grouped = { lineage, home: lineage.map(commonest) };
-  return run.grouped;
+  run.cells = { number, home: number.map(commonest) };
+  return run.cells;
 }
 
-// The lineage that a client was in most often; -1 for a client that never took part.
+// The group that a client was in most often; -1 for a client that never took part.
 function commonest(row) {
   const counts = new Map();
   for (const value of row) if (value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
@@ -23,7 +23,7 @@ function commonest(row) {
   return best ? best[0] : -1;
 }
 
-// By group: the lowest lineage first, clients that never took part last.
+// By group: the lowest number first, clients that never took part last.
 const byHome = (run) => groupCells(run).home.map((home) => (home < 0 ? -COLOURS - 1 : -home));
 const groupOrder = (run) => inOrder(run, $("groups-order").value === "group" ? byHome(run) : null);
 
@@ -37,7 +37,7 @@ function drawGroups() {
     type: "heatmap",
     x: numbersOf(run),
     y: order.map((_, row) => row),
-    z: order.map((id) => groupCells(run).lineage[id]),
+    z: order.map((id) => groupCells(run).number[id]),
     zmin: -0.5,
     zmax: COLOURS + 0.5,
     colorscale: steps,
@@ -96,7 +96,7 @@ function groupText(run, round, id) {
 
 function showGroups() {
   const run = RUNS[state.run];
-  const none = !run.lineages;
+  const none = !run.grouped;
   for (const part of ["plot", "keys", "says"]) $(`groups-${part}`).hidden = none;
   $("groups-order").closest("label").hidden = none;
   $("groups-empty").hidden = !none;
@@ -122,7 +122,7 @@ function showGroupKeys(run) {
 // In words, for screen readers: the selected cell, and a link to its weight.
 function sayGroup() {
   const run = RUNS[state.run];
-  if (!run.lineages) return;
+  if (!run.grouped) return;
   const cut = run.rounds.cut[run.places.get(state.round)];
   const apart = cut === null ? "" : ` Groups are at least ${numberText(cut, 3)} apart.`;
   const why = button("Why this weight?", () => reveal($("explain")));

@@ -23,7 +23,7 @@ const AFTER_CHOICE = []; // what else must hear of it
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  const panels = [showWeights, showExplanation, showSearch, showGroups, showRewards];
+  const panels = [showWeights, showExplanation, showSearch, showGroups];
   [...panels, showSuspects, showData, showNotes].forEach((show) => show());
 }
 
@@ -35,10 +35,8 @@ function showChoice() {
   showExplanation();
   showTried();
   if (run.search && isDrawn("search-plot")) Plotly.relayout($("search-plot"), { shapes: roundBand() });
-  if (run.lineages) moveOutline("groups-plot", groupOrder(run));
+  if (run.grouped) moveOutline("groups-plot", groupOrder(run));
   sayGroup();
-  sayAccount();
-  if (run.accounts) refresh("rewards-plot");
 }
 
 function lastWeighed(run) {
@@ -46,7 +44,7 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "table", "notes"];
+const OF_ONE_RUN = ["weights", "explain", "search", "groups", "suspects", "table", "notes"];
 const RUN_SELECTS = OF_ONE_RUN.map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
@@ -98,9 +96,7 @@ function listen() {
   $("explain-client").addEventListener("change", () => choose({ client: chosen("explain-client") }));
   $("weights-order").addEventListener("change", () => refresh("weights-plot"));
   $("groups-order").addEventListener("change", () => refresh("groups-plot"));
-  $("rewards-outcome").addEventListener("change", () => refresh("rewards-plot"));
   $("explain-all").addEventListener("toggle", () => $("explain-all").open && showRound());
-  $("rewards-all").addEventListener("toggle", () => $("rewards-all").open && showAccounts());
   window.addEventListener("scroll", hideTip, { passive: true });
 }
 
@@ -119,7 +115,6 @@ chart("weights-plot", drawWeights, listenToWeights, unfolded);
 chart("explain-plot", drawBars, listenToBars, unfolded);
 chart("search-plot", drawSearch, listenToSearch, unfolded);
 chart("groups-plot", drawGroups, listenToGroups, unfolded);
-chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
 // The first run of the row that the title speaks of, or of the baseline where that row has no weights to explain;
 // without a verdict, the first that has a round.

@@ -74,7 +74,7 @@ const hideTip = () => {
 // Paper cannot unfold anything: what is folded is printed open, but for the tables of all clients.
 let folded = [];
 function unfoldForPaper(begins) {
-  if (begins) folded = [...document.querySelectorAll("details:not([open]):not(#explain-all, #rewards-all)")];
+  if (begins) folded = [...document.querySelectorAll("details:not([open]):not(#explain-all)")];
   for (const details of folded) details.open = begins;
 }
 
