@@ -1,4 +1,4 @@
-"""The app that all commands register with: consoles, shared options, error handling, completion.
+"""The app that all commands register with: consoles, shared options, error handling.
 
 Commands import what they call when they are called: `--help` then takes a fifth of the time.
 """
@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,36 +130,6 @@ out_console = SafeConsole(highlight=False)
 err_console = SafeConsole(stderr=True, highlight=False)
 
 
-def complete_keys(incomplete: str) -> list[str]:
-    """Complete the KEY of `--set KEY=VALUE` from the sections of a configuration."""
-    from fedmerit.config.schema import Config
-
-    sections = {name: field.annotation for name, field in Config.model_fields.items()}
-    keys = [f"{name}.{key}=" for name, kind in sections.items() for key in getattr(kind, "model_fields", ())]
-    return [key for key in keys if key.startswith(incomplete)]
-
-
-def complete_clients(context: click.Context, incomplete: str) -> list[str]:
-    """Complete `--client` from the names that the run in DIR has."""
-    from fedmerit.store.run_folder import open_ledger
-
-    try:
-        with open_ledger(Path(context.params["folder"])) as ledger:
-            return [name for name in ledger.names() if name.startswith(incomplete)]
-    except (KeyError, TypeError, UserError):  # no DIR yet, or a folder without a run
-        return []
-
-
-def complete_values(*values: str) -> Callable[[str], list[str]]:
-    """Complete an option from fixed values."""
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
-
-
-def complete_names(module: str, table: str) -> Callable[[str], list[str]]:
-    """Complete an option from the keys of a module's table, which is imported when asked for."""
-    return lambda incomplete: [name for name in getattr(import_module(module), table) if name.startswith(incomplete)]
-
-
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python parts that the run folder names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
@@ -170,13 +139,12 @@ Overrides = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Override a setting, e.g. train.lr=0.05.",
-        autocompletion=complete_keys,
         show_default=False,
     ),
 ]
 Client = Annotated[
     str | None,
-    typer.Option(help="A client, by name or number.", autocompletion=complete_clients, show_default=False),
+    typer.Option(help="A client, by name or number.", show_default=False),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedmerit run`.", show_default=False)]
 
@@ -223,7 +191,6 @@ def _root(
         typer.Option(
             help="text or json; default: FEDMERIT_LOG.",
             metavar="FORMAT",
-            autocompletion=complete_values("text", "json"),
         ),
     ] = None,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedmerit.cli.app import Force, app, complete_names, out_console
+from fedmerit.cli.app import Force, app, out_console
 from fedmerit.errors import ConfigError, UnknownName
 
 
@@ -21,7 +21,6 @@ def init(
         str | None,
         typer.Option(
             help="A task of `fedmerit list tasks`; a CSV or Parquet file, a pattern, a folder.",
-            autocompletion=complete_names("fedmerit.tasks.registry", "TASKS"),
             show_default=False,
         ),
     ] = None,
@@ -30,7 +29,6 @@ def init(
         str | None,
         typer.Option(
             help="size, priority, honesty, validation, fairness, rounds or rewards.",
-            autocompletion=complete_names("fedmerit.tasks.starter", "MATTERS"),
             show_default=False,
         ),
     ] = None,

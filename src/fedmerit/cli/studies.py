@@ -16,8 +16,6 @@ from fedmerit.cli.app import (
     Reading,
     Trust,
     app,
-    complete_keys,
-    complete_values,
     err_console,
     notes_printed,
     open_run,
@@ -26,12 +24,6 @@ from fedmerit.cli.app import (
     stoppable,
 )
 from fedmerit.errors import ConfigError
-
-EXPORTED = (
-    *("compared", "worth", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
-    *("rounds", "clients", "weights", "rewards", "audits", "candidates"),
-)
-"""Tables of a study and of a run."""
 
 
 @app.command(cls=Reading, epilog="Example:  fedmerit report runs/a runs/b --out report.html")
@@ -128,7 +120,6 @@ def compare(
         typer.Option(
             metavar="KEY=V,V,...",
             help="Tune a key of train or recipe.",
-            autocompletion=complete_keys,
             show_default=False,
         ),
     ] = None,
@@ -215,14 +206,12 @@ def export(
         typer.Option(
             "--format",
             help="csv, latex, markdown, svg, pdf.",
-            autocompletion=complete_values("csv", "latex", "markdown", "svg", "pdf"),
         ),
     ] = "csv",
     table: Annotated[
         str | None,
         typer.Option(
             help="The table; default: compared, or rounds.",
-            autocompletion=complete_values(*EXPORTED),
             show_default=False,
         ),
     ] = None,
@@ -230,7 +219,6 @@ def export(
         str | None,
         typer.Option(
             help="A study's figure: curves or differences.",
-            autocompletion=complete_values("curves", "differences"),
             show_default=False,
         ),
     ] = None,

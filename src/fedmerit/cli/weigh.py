@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Force, Json, app, complete_names, complete_values, err_console, out_console
+from fedmerit.cli.app import Force, Json, app, err_console, out_console
 from fedmerit.errors import ConfigError, UserError, did_you_mean
 from fedmerit.store.strict_json import dump_json
 
@@ -29,14 +29,12 @@ def weigh(
         str,
         typer.Option(
             help="A name (`fedmerit list scores`), or '{name=\"owa\", weights=[0.7, 0.3]}'.",
-            autocompletion=complete_names("fedmerit.config.recipe", "SCORES"),
         ),
     ] = "prioritized",
     normalise: Annotated[
         str,
         typer.Option(
             help="max, sum, minmax, none (values in 0..1), or '{name=\"scale\", bounds={DS=500}}'.",
-            autocompletion=complete_values("max", "sum", "minmax", "none"),
         ),
     ] = "max",
     lower: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedmerit.cli.app import Json, Reading, RunFolder, Trust, app, complete_values, open_run, out_console
+from fedmerit.cli.app import Json, Reading, RunFolder, Trust, app, open_run, out_console
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def what_if(
         str | None,
         typer.Option(
             help="max, sum, minmax or none; default: the run's.",
-            autocompletion=complete_values("max", "sum", "minmax", "none"),
             show_default=False,
         ),
     ] = None,
