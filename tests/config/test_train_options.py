@@ -14,7 +14,7 @@ from fedmerit.config.schema import make_config
         ({"optimizer": "rmsprop"}, r"train\.optimizer.*'adamw'"),
         ({"optimizer": "adam", "momentum": 0.9}, "momentum has no effect with optimizer = 'adam'"),
         ({"alpha": 0.1}, "`train.alpha` is now `train.prox`"),
-        ({"algorithm": "feddyn"}, "'feddyn' needs prox, its alpha"),
+        ({"algorithm": "feddyn", "prox": 0}, "'feddyn' needs prox, its alpha"),
         ({"algorithm": "scaffold", "prox": 0.1}, "remove optimizer, momentum and prox"),
         ({"algorithm": "scaffold", "momentum": 0.9}, "remove optimizer, momentum and prox"),
         ({"algorithm": "scaffold", "optimizer": "adam"}, "remove optimizer, momentum and prox"),

@@ -104,7 +104,7 @@ PRIVATE = (
 )
 CONFIGS: dict[str, tuple[str, ...]] = {
     "scaffold": (*FEDAVG, "train.algorithm=scaffold"),
-    "feddyn": (*FEDAVG, "train.algorithm=feddyn", "train.prox=0.01"),
+    "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
     "private": (*PRIVATE, "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),

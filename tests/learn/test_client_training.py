@@ -121,7 +121,7 @@ def test_buffers_have_no_slope_and_no_place_in_feddyn():
     assert not sent[SLOPE][-12:].any()
     assert sent[SLOPE][:-12].any()
     with pytest.raises(ConfigError, match="batch-norm"):
-        TorchLearner(with_batch_norm, TrainConfig(algorithm="feddyn", prox=0.01)).start(SEED)
+        TorchLearner(with_batch_norm, TrainConfig(algorithm="feddyn")).start(SEED)
 
 
 def test_vectors_that_nobody_asked_for_are_an_error():
@@ -136,7 +136,7 @@ def test_vectors_that_nobody_asked_for_are_an_error():
     [
         {"optimizer": "adam"},
         {"algorithm": "scaffold"},
-        {"algorithm": "feddyn", "prox": 0.01},
+        {"algorithm": "feddyn"},
         {"prox": 0.1},
         {"weight_decay": 0.1},
     ],

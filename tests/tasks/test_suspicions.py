@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import CommandLine
+from helpers import CommandLine, one_line
 from messy_hospitals import CLEAN, PLANTED, SIZES, messy_hospitals
 
 from fedmerit import Federation
+from fedmerit.errors import DataError
 from fedmerit.tasks.suspicions import KINDS, Suspicion
 
 LEFT_OUT = {"rownames", "patient", "admitted", "country", "comment", "discharge", "insurance", "weight (2)", "file"}
@@ -115,8 +116,14 @@ def test_the_named_keys_settle_every_suspicion(folder: Path) -> None:
             assert match, one.text
             settings = merged(settings, tomllib.loads(f"{match[1]} = {match[2]}"))
     assert not found
-    data = Federation.from_files(folder, label="died", **settings)
+    data = Federation.from_files(folder, label="died", strict=True, **settings)
     assert data.names == ("east", "harbour", "hill", "north", "south", "west")  # left out: few rows, one label
+
+
+def test_strict_refuses_in_one_line(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"task\.strict refuses .* suspicions, the first: Is died = 'yse'") as caught:
+        Federation.from_files(folder, label="died", strict=True)
+    assert "\n" not in str(caught.value)
 
 
 TOML = """
@@ -146,6 +153,9 @@ def test_doctor_and_run_name_the_problems_before_round_1(
     ).items()
     shown = cli("doctor", "h.toml").out
     assert "Is died = 'yse' a typo of 'yes'?" in shown
+    strict = cli("doctor", "h.toml", "--set", "task.strict=true", "--json")
+    assert (strict.code, strict.json["well"], len(strict.json["suspicions"])) == (1, False, len(found))
+    assert "task.strict refuses" in one_line(cli("run", "h.toml", "--out", "runs/no", "--set", "task.strict=true"))
     ran = cli("run", "h.toml", "--out", "runs/a").out
     assert ran.index("Is died = 'yse' a typo") < ran.index("round 1 of 1")
     assert ran.index("data: label died: no = 0, yes = 1") < ran.index("round 1 of 1")

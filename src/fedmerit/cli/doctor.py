@@ -46,6 +46,9 @@ def doctor(
     if overrides and config is None:
         raise ConfigError("--set changes a configuration; give CONFIG.toml too")
     settings, findings = load_config(config, overrides or []) if config else None, []
+    strict = settings is not None and settings.task.strict
+    if settings is not None and strict:  # all suspicions are listed, not only that there are some
+        settings = settings.model_copy(update={"task": settings.task.model_copy(update={"strict": False})})
     for found in examine(settings, kit, superlink, authority):
         findings.append(found)
         if not as_json:
@@ -64,6 +67,7 @@ def doctor(
         data = facts.federation.data
         if data is not None:
             values |= asdict(data)
+            failed |= strict and bool(data.suspicions)
             for part in () if as_json else data_tables(data):
                 out_console.print(part, markup=False, soft_wrap=isinstance(part, str))
         values |= {"facts": facts.as_dict()} | ({} if cost is None else {"privacy": cost[0]})

@@ -76,7 +76,6 @@ REMOVED_KEYS: Mapping[str, str] = {
     "run.delays": "late clients are not simulated; run.wait is for `fedmerit flower run`",
     "privacy.accountant": "epsilon is by Renyi divergences (rdp)",
     "recipe.memory.everyone_first": "round 1 asks every client",
-    "task.strict": "`fedmerit doctor` lists open questions about a table",
     "task.shards": "the partition shards gives each client two; dirichlet has a setting, alpha",
     "task.attack.target": "backdoors assign, and erasers erase, class 0",
     "task.missing": "missing numbers become the client's median; remove rows from the file",

@@ -39,7 +39,7 @@ OF_KINDS = ("attribute",)
 
 NODES = "nodes"
 """The value of `task.data` where each node holds its own rows."""
-CLEANING = ("drop", "rename", "replace")
+CLEANING = ("drop", "rename", "replace", "strict")
 IDLE = ("partition", "clients", "without", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
@@ -173,6 +173,9 @@ class TaskConfig(Section):
         {},
         description="of a table: for a column, values to read as another, '' as missing, such as "
         "{sex = {F = 'female'}}; default: none",
+    )
+    strict: Annotated[bool, Field(strict=True)] = Field(
+        False, description="of a table: refuse a table with suspicions, which `fedmerit doctor` lists"
     )
     nodes: NodesConfig | None = Field(
         None, description="nodes that have their own rows, see [task.nodes]; default: none"

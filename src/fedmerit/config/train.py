@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,7 @@ class TrainConfig(Section):
         0.0, description="L2 penalty on the parameters; with `adamw` decoupled weight decay"
     )
     prox: NotNegative = Field(
-        0.0, description="FedProx: mu, FedDyn: alpha, the weight of the pull towards the received model"
+        0.0, description="FedProx: mu, FedDyn: alpha (0.01), the weight of the pull towards the received model"
     )
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="learning rate over the rounds: `constant`, or `cosine` decay over `run.rounds`"
@@ -32,12 +32,19 @@ class TrainConfig(Section):
         "sgd", description="client algorithm: `sgd`, `scaffold` (control variates) or `feddyn`"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _alpha_of_feddyn(cls, values: Any) -> Any:
+        return {"prox": 0.01, **values} if isinstance(values, dict) and values.get("algorithm") == "feddyn" else values
+
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         if self.optimizer != "sgd":
             refuse_idle(self, ("momentum",), f"with optimizer = {self.optimizer!r}, which has its own; remove it")
         if self.algorithm == "feddyn" and not self.prox:
-            raise ValueError("algorithm = 'feddyn' needs prox, its alpha, greater than 0 (got 0.0); try 0.01")
+            raise ValueError(
+                "algorithm = 'feddyn' needs prox, its alpha, greater than 0 (got 0.0); the default is 0.01"
+            )
         if self.algorithm == "scaffold" and (self.optimizer != "sgd" or self.momentum or self.prox):
             raise ValueError(
                 "algorithm = 'scaffold' computes the mean gradient from the end point of plain SGD; remove optimizer, "

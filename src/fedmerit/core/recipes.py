@@ -463,7 +463,7 @@ def _except_criteria(one: Recipe, other: Recipe) -> bool:
 SETTINGS_NOT_RECIPES: Mapping[str, str] = {
     "FedProx": "`train.prox = 0.01` with any recipe",
     "SCAFFOLD": '`train.algorithm = "scaffold"` with any recipe that trains one model',
-    "FedDyn": '`train.algorithm = "feddyn"` and `train.prox` with any recipe that trains one model',
+    "FedDyn": '`train.algorithm = "feddyn"` with any recipe that trains one model',
     "FedSGD": '`train.epochs = 1` and `train.batch = "full"` with any recipe',
     "FedAvgM": '`recipe.server.optimizer = "momentum"` with any recipe that trains one model',
     "FedAdam": '`recipe.server.optimizer = "adam"` with any recipe that trains one model',

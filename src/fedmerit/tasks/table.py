@@ -203,7 +203,14 @@ def table_federation(
     prepared = prepare(table, config)
     dealt = spread(replace(prepared.rows, for_test=for_test), None, settled, spec, seed, share)
     _check_everybody_is_there(prepared.rows, dealt, settled)
-    return planted(_encoded(prepared, dealt, settled), settled, seed)
+    federation = _encoded(prepared, dealt, settled)
+    found = federation.data.suspicions if federation.data else ()
+    if config.strict and found:
+        raise DataError(
+            f"task.strict refuses {table.source}: {len(found)} suspicions, the first: {found[0].text}; "
+            "`fedmerit doctor` lists all"
+        )
+    return planted(federation, settled, seed)
 
 
 def _stays(table: Table, config: TaskConfig) -> NDArray[np.bool_]:
