@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,18 +80,6 @@ class Scaling(SoftmaxLearner):
         return super().train(model, samples, seed, epochs)
 
 
-@dataclass(frozen=True)
-class Hanging(SoftmaxLearner):
-    """Never comes to an end for one of the clients, which it knows by its rows."""
-
-    rows: int = 20
-
-    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
-        if len(samples) == self.rows:
-            time.sleep(600)
-        return super().train(model, samples, seed, epochs)
-
-
 def played(learner: Any, **settings: Any) -> tuple[State, Record]:
     with LocalFleet(small_task(learner=learner), **settings) as fleet:
         (state,), (record,) = run_rounds(fleet, fedavg(), 1, evaluate=True)
@@ -112,9 +99,3 @@ def test_a_learner_that_writes_to_its_rows_is_told():
     assert set(record.dropped) == {0, 1, 2, 3}
     assert all("read-only" in reason for reason in record.dropped.values())
     assert (state.model == SoftmaxLearner().start(1)).all()
-
-
-def test_a_client_that_never_ends_is_left_out_at_the_deadline():
-    _, record = played(Hanging(), deadline=5.0)
-    assert record.dropped == {2: "it did not finish within 5 s"}
-    assert record.ids == (0, 1, 3)

@@ -28,9 +28,10 @@ clientapp.upload_masked = die
 
 def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: Path):
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES}
-    run = {"rounds": 1, "fraction": 1.0, "workers": 1, "deadline": 150.0}
+    run = {"rounds": 1, "fraction": 1.0, "workers": 1}
     values = {"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run}
     config = make_config({**values, "privacy": {"masked": True}})
+    patient = config.model_copy(update={"run": config.run.model_copy(update={"deadline": 150.0})})
     lines = list[str]()
     (tmp_path / "dying").mkdir()
     (tmp_path / "dying" / "sitecustomize.py").write_text(DIES)
@@ -43,7 +44,7 @@ def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: 
         for place in range(NODES):
             made.wait_for(f"node{place}", "SuperNode ID", 300)
         on_superlink(
-            *(config, tmp_path / "out", made.address, made.server.certificates.authority),
+            *(patient, tmp_path / "out", made.address, made.server.certificates.authority),
             plain=False,
             say=lines.append,
             enrolled=made.server.enrolment,

@@ -107,7 +107,7 @@ class RunConfig(Section):
         "adds up in float32; the model goes to the clients in float32",
     )
     deadline: Positive | None = Field(
-        None, description="seconds after which a client's training is stopped and the client dropped; default: no limit"
+        None, description="seconds in which a client of `fedmerit flower run` must answer; default: 600"
     )
     evaluate_every: Count = Field(
         1, description="test the model on all clients every this many rounds, and after the last"

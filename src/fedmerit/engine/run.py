@@ -157,9 +157,10 @@ def run_config(
     1
     """
     check_new(out)
-    if config.run.wait is not None:
+    if idle := [key for key in ("wait", "deadline") if getattr(config.run, key) is not None]:
         raise ConfigError(
-            "run.wait has no effect on this machine, where no client is late; remove it, or use `fedmerit flower run`"
+            f"run.{idle[0]} has no effect on this machine, where no client is late; remove it, or use `fedmerit flower "
+            "run`"
         )
     task = on_devices(load(config), config.run)
     recipe = check_config(config, task)
@@ -217,7 +218,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
     with (
         held(folder),
         resumable(folder, f"use --resume {folder}"),
-        LocalFleet(task, workers, budget, folder, run.deadline, run.wire) as fleet,
+        LocalFleet(task, workers, budget, folder, run.wire) as fleet,
     ):
         write_data(folder, task.federation)
         del task  # the fleet has copied the data to shared memory

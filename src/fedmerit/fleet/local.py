@@ -62,12 +62,10 @@ class LocalFleet:
         workers: int = 1,
         memory: int | None = None,
         spill_to: Path | None = None,
-        deadline: float | None = None,
         wire: str = "float32",
     ) -> None:
         refuse_while_imported()
         self._wire = wire
-        self._deadline = deadline  # seconds of training, in a process that can be killed
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self.attackers, self._own = task.attackers, task.federation.own_facts
@@ -79,7 +77,7 @@ class LocalFleet:
             one = np.array([0, len(server)])
             self._asked["server"] = SharedSplit.of(Split(server.x, server.y, one, server.attributes))
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
-        self._pool: Pool | Here = Pool(workers, preload) if workers > 1 or deadline else Here()
+        self._pool: Pool | Here = Pool(workers, preload) if workers > 1 else Here()
         self._worker: Worker | None = None
         self._personal: PersonalStore | None = None
         self._counts_losses, self._trains_local = False, False
@@ -192,7 +190,7 @@ class LocalFleet:
         while groups:
             jobs = [("train", group, names, seed, index) for group in groups]
             groups = []
-            for job, result in self._pool.map(jobs, self._deadline):
+            for job, result in self._pool.map(jobs):
                 group = job[1]
                 if not isinstance(result, Failed):
                     for place, (reported, took) in zip(group, result, strict=True):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import multiprocessing
 import pickle
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -42,7 +40,7 @@ class Failed:
 
 
 class Ready:
-    """A worker's first message, before its first job: its deadlines count from then."""
+    """A worker's first message, before its first job."""
 
 
 class Here:
@@ -52,8 +50,8 @@ class Here:
         """Run jobs with this function from now on."""
         self._work = work
 
-    def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
-        """Yield (job, result or Failed), in order; a job in this process cannot be killed, so no deadline is set."""
+    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
+        """Yield (job, result or Failed), in order."""
         return ((job, _attempt(self._work, job)) for job in jobs)
 
     def close(self) -> None:
@@ -80,30 +78,19 @@ class Pool:
         for place in range(self._number):
             self._send(place, work)
 
-    def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
-        """Run the jobs in order as workers become free; yield (job, result or Failed) as they finish.
-
-        A job that takes longer than `deadline` seconds fails, and its worker is killed and replaced.
-        """
+    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
+        """Run the jobs in order as workers become free; yield (job, result or Failed) as they finish."""
         waiting = deque((job, 1) for job in jobs)
         busy: dict[int, tuple[Job, int]] = {}
-        ends: dict[int, float] = {}
         while waiting or busy:
             for place in range(self._number):
                 if waiting and place not in busy:
                     busy[place] = waiting.popleft()
                     self._send(place, busy[place][0])
-                    ends[place] = self._end_of_job(place, deadline)
-            ready = self._ready(busy, min(ends[place] for place in busy) - time.monotonic())
-            for place in [place for place in busy if place not in ready and time.monotonic() >= ends[place]]:
-                job, _ = busy.pop(place)
-                self._end(place)
-                yield job, Failed(f"it did not finish within {deadline:g} s")
-            for place in ready:
+            for place in self._ready(busy):
                 result = self._receive(place)
                 if result is not None and isinstance(result[0], Ready):
                     self._starting.discard(self._workers[place][1])
-                    ends[place] = self._end_of_job(place, deadline)
                     continue
                 job, tries = busy.pop(place)
                 if result is not None:
@@ -139,29 +126,14 @@ class Pool:
         self._starting.add(ours)
         return process, ours
 
-    def _end_of_job(self, place: int, deadline: float | None) -> float:
-        """Return when a job that starts now must be done; never while its worker is still starting."""
-        if deadline is None or self._workers[place][1] in self._starting:
-            return math.inf
-        return time.monotonic() + deadline
-
     def _send(self, place: int, message: Any) -> None:
         with suppress(OSError):  # a dead worker is detected, and replaced, when its answer is read
             self._workers[place][1].send(message)
 
-    def _ready(self, busy: Iterable[int], patience: float) -> list[int]:
-        """Return the busy workers that have answered or died, once there is one; empty after `patience` seconds."""
+    def _ready(self, busy: Iterable[int]) -> list[int]:
+        """Return the busy workers that have answered or died, once there is one."""
         places = {self._workers[place][1]: place for place in busy}
-        answered = wait(list(places), None if math.isinf(patience) else max(patience, 0.0))
-        return [places[connection] for connection in answered if isinstance(connection, Connection)]
-
-    def _end(self, place: int) -> None:
-        """Replace a worker that does not finish."""
-        process, connection = self._workers[place]
-        process.kill()
-        process.join()
-        connection.close()
-        self._workers[place] = self._start(place)
+        return [places[connection] for connection in wait(list(places)) if isinstance(connection, Connection)]
 
     def _receive(self, place: int) -> tuple[Any] | None:
         """Return the result in a 1-tuple, or None if the worker died; it is replaced."""
