@@ -85,8 +85,9 @@ def settings(recipe: str, server: Path) -> Config:
     """Names and layout; no path of a hospital."""
     columns = {"age": "number", "pressure": "number", "sex": ["f", "m"], "came": list(WORDS)}
     nodes: dict[str, Any] = {"names": [f"Hospital {place + 1}" for place in range(HOSPITALS)]}
-    nodes |= {"classes": ["no", "yes"], "columns": columns} | ({"server": str(server)} if recipe == "fedval" else {})
+    nodes |= {"classes": ["no", "yes"], "columns": columns}
     task = {"data": "nodes", "label": "died", "attributes": ["sex"], "validation": 0.2, "nodes": nodes}
+    task |= {"server": str(server)} if recipe == "fedval" else {}
     run: dict[str, Any] = {"rounds": ROUNDS, "evaluate_every": ROUNDS}
     run |= {"schedule": {"epochs": [1, 3]}} if recipe == "m2f" else {"fraction": 1.0}
     return make_config({"task": task, "train": {"lr": 0.5, "batch": 16}, "recipe": RECIPES[recipe], "run": run})
@@ -99,7 +100,7 @@ def on_one_machine(config: Config, hospitals: list[Hospital], server: Path) -> R
     keys: dict[str, Any] = {"label": "died", "client": "hospital", "attributes": ["sex"]}
     order = ["age", "pressure", "sex", "came"]
     data = Federation.from_frame(arrow.concat_tables(owned), **keys, features=order, validation=0.2)
-    if config.task.nodes is not None and config.task.nodes.server:
+    if config.task.server:
         rows = parquet.read_table(server)
         whole = rows.append_column("hospital", [["server"] * len(rows)])
         data = replace(data, server=Federation.from_frame(whole, **keys, features=order, test=0.0).samples(0))

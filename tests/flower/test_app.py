@@ -144,9 +144,11 @@ def test_a_configuration_is_checked_before_it_is_sent(
 
 
 def test_data_that_only_the_server_has_is_said_and_not_an_error(tmp_path: Path):
-    nodes = {"names": ["a", "b"], "classes": 2, "columns": [2], "server": str(tmp_path / "none.npz")}
+    nodes = {"names": ["a", "b"], "classes": 2, "columns": [2]}
     said = list[str]()
-    check_app(make_config({"task": {"data": "nodes", "nodes": nodes}}), said.append)
+    check_app(
+        make_config({"task": {"data": "nodes", "server": str(tmp_path / "none.npz"), "nodes": nodes}}), said.append
+    )
     assert len(said) == 1
     assert "is not on this machine" in said[0]
 

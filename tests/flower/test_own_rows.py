@@ -57,10 +57,11 @@ def hospitals(folder: Path, number: int) -> dict[str, Path]:
     return paths
 
 
-def settings(names: Sequence[str], recipe: dict[str, Any], **more: Any) -> Config:
+def settings(names: Sequence[str], recipe: dict[str, Any], server: Path | None = None, **more: Any) -> Config:
     layout = {"age": "number", "pressure": "number", "sex": ["f", "m"], "came": list(WORDS)}
     nodes = {"names": list(names), "classes": ["no", "yes"], "columns": layout} | more
     task = {"data": "nodes", "label": "died", "attributes": ["sex"], "validation": 0.2, "nodes": nodes}
+    task |= {"server": str(server)} if server else {}
     run: dict[str, Any] = {"rounds": 2, "fraction": 1.0}
     if recipe is M2F:
         run["schedule"] = {"epochs": [1, 3]}
@@ -103,7 +104,7 @@ def test_the_ledger_is_that_of_one_machine(recipe: dict[str, Any], tmp_path: Pat
     paths = hospitals(tmp_path, 4)
     server = tmp_path / "server.parquet"
     parquet.write_table(frame(80, 99), server)
-    config = settings(list(paths), recipe, **({"server": str(server)} if recipe is FEDVAL else {}))
+    config = settings(list(paths), recipe, server if recipe is FEDVAL else None)
     theirs = on_nodes(config, paths, tmp_path / "run")
     ours = on_one_machine(config, paths, server if recipe is FEDVAL else None)
     assert theirs.ledger.names() == list(paths)
@@ -134,8 +135,8 @@ def opened() -> Iterator[list[str]]:
 def test_the_server_reads_its_own_rows_and_no_others(tmp_path: Path):
     np.savez(tmp_path / "server.npz", x=np.ones((4, 2), np.float32), y=np.array([0, 1, 0, 1]))
     np.savez(tmp_path / "node.npz", x=np.ones((9, 2), np.float32), y=np.arange(9) % 2)
-    nodes = {"names": ["a"], "classes": 2, "columns": [2], "server": str(tmp_path / "server.npz")}
-    config = make_config({"task": {"data": "nodes", "nodes": nodes}})
+    nodes = {"names": ["a"], "classes": 2, "columns": [2]}
+    config = make_config({"task": {"data": "nodes", "server": str(tmp_path / "server.npz"), "nodes": nodes}})
     with opened() as paths:
         half = make_server(config)
     assert half.rows is not None
@@ -176,6 +177,7 @@ def test_a_file_that_does_not_fit_is_told_without_its_values(changes: dict[str, 
     ("task", "said"),
     [
         ({"data": "nodes"}, "need each other"),
+        ({"data": "digits", "server": "rows.csv"}, "task.server is a number of rows"),
         ({"data": "digits", "nodes": {"names": ["a"], "classes": 2, "columns": [2]}}, "need each other"),
         (
             {"data": "nodes", "clients": 3, "nodes": {"names": ["a"], "classes": 2, "columns": [2]}},

@@ -44,6 +44,7 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.criteria=Company": "SimilarityFilter",
     "recipe.criteria=Usual": "NormInlier",
     "train.alpha": "train.prox",
+    "task.nodes.server": "task.server",
     "task.nodes.shape": "task.nodes.columns",
     "run.wait.at_least": "run.wait.min_fraction",
 }

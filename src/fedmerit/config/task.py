@@ -40,7 +40,7 @@ OF_KINDS = ("attribute",)
 NODES = "nodes"
 """The value of `task.data` where each node holds its own rows."""
 CLEANING = ("drop", "rename", "replace", "strict")
-IDLE = ("partition", "clients", "without", "kinds", "attack", "server", "client", "target", "tolerance", *CLEANING)
+IDLE = ("partition", "clients", "without", "kinds", "attack", "client", "target", "tolerance", *CLEANING)
 """The keys of [task] that have no effect with nodes: they split rows, or need other targets than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -71,7 +71,6 @@ class NodesConfig(Section):
         description='of a table: each column is "number", or the list of its values; of arrays: the shape of a row, '
         "[30] or [height, width, channels]"
     )
-    server: str = Field("", description="file with the server's own rows, for `validated:` criteria; default: none")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -139,8 +138,8 @@ class TaskConfig(Section):
         description="test rows of a client: `slices` of the test set, or `matched` to its labels; `default`: by task; "
         "of a table the share of each client's rows",
     )
-    server: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="training rows that only the server has, to test models on"
+    server: Annotated[int, Field(ge=0, strict=True)] | str = Field(
+        0, description="training rows that only the server has, to test models on; with nodes the file of its rows"
     )
     validation: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         0.0,
@@ -197,6 +196,8 @@ class TaskConfig(Section):
             raise foreign(
                 f"task.data = {NODES!r} and [task.nodes] need each other (got {self.data!r}); set both or none"
             )
+        if self.server and isinstance(self.server, str) != (self.data == NODES):
+            raise foreign(f"task.server is a number of rows, with nodes the file of its rows (got {self.server!r})")
         if self.data == NODES:
             refuse_idle(
                 self,

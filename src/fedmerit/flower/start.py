@@ -204,8 +204,8 @@ def check_app(config: Config, say: Say) -> None:
     try:
         if nodes is None:
             task = make_task(config)
-        elif nodes.server and not is_own(nodes.server) and not Path(nodes.server).exists():
-            raise DataError(f"{nodes.server} does not exist")
+        elif (file := _server_file(config)) and not Path(file).exists():
+            raise DataError(f"{file} does not exist")
     except DataError as error:
         recipe_of(config)
         say(f"the data is not on this machine, so only the recipe was checked: {error}")
@@ -291,12 +291,18 @@ def run_settings(config: Config, out: Path, enrolled: Path | None = None) -> dic
 
 def located(config: Config) -> Config:
     """Make the paths of a configuration absolute, because Flower's processes run in other folders."""
-    nodes, update = config.task.nodes, dict[str, object]()
+    update = dict[str, object]()
     if config.task.data.startswith(TABLE):
         update["data"] = TABLE + SEVERAL.join(map(_absolute, config.task.data.removeprefix(TABLE).split(SEVERAL)))
-    if nodes is not None and nodes.server and not is_own(nodes.server):
-        update["nodes"] = nodes.model_copy(update={"server": _absolute(nodes.server)})
+    if file := _server_file(config):
+        update["server"] = _absolute(file)
     return config.model_copy(update={"task": config.task.model_copy(update=update)})
+
+
+def _server_file(config: Config) -> str:
+    """The file with the server's rows; empty without one."""
+    server = config.task.server
+    return server if isinstance(server, str) and not is_own(server) else ""
 
 
 def _absolute(path: str) -> str:

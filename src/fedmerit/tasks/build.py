@@ -117,7 +117,7 @@ def _check_partition(train: Raw, config: TaskConfig) -> None:
 
 def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples | None]:
     """Draw the server's rows at random; return the remaining rows for clients, and the server's."""
-    if not config.server:
+    if not isinstance(config.server, int) or not config.server:  # a file is for nodes
         return train, None
     if config.server >= len(train):
         raise DataError(

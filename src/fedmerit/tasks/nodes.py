@@ -72,8 +72,8 @@ def nodes_server(config: TaskConfig, learner: Learner) -> ServerSetup:
     """Return the server's half: names, and the server's rows if it has a file; no row of a node."""
     nodes = layout_of(config)
     rows = None
-    if nodes.server:
-        party = _party(config, nodes, nodes.server)
+    if isinstance(config.server, str):
+        party = _party(config, nodes, config.server)
         x = _inputs(config, nodes, party, np.arange(len(party.y)))
         rows = Samples(x, party.y, nodes.labels, party.attributes)
     return ServerSetup(nodes.names, learner, rows, {"labels": float(nodes.labels)})
