@@ -62,6 +62,19 @@ def spawn(*arguments: str | Path) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
+def processes_of(home: Path) -> dict[int, str]:
+    """The command lines of living processes to which a deployment gave a home for Flower below this folder."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and f"FLWR_HOME={home}/".encode() in (process / "environ").read_bytes():
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """The files of a run folder, once every ledger that nobody holds any more has been closed."""
     gc.collect()  # a sqlite3 connection that is merely dropped lives on until then

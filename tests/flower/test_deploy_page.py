@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers import processes_of
 
 from fedmerit import Run
 from fedmerit.flower.loopback import free_port
@@ -64,28 +65,18 @@ class Site:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
-    def wait_for(self, name: str, text: str, seconds: float = 600) -> float:
-        return self.until(lambda: text in self.log(name), seconds)
+    def wait_for(self, name: str, text: str) -> None:
+        self.until(lambda: text in self.log(name))
 
-    def until(self, condition: Callable[[], bool], seconds: float = 600) -> float:
+    def until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
         begun = time.monotonic()
         while not condition():
             assert time.monotonic() - begun < seconds
             time.sleep(0.1)
-        return time.monotonic() - begun
 
     def processes(self, word: str) -> list[int]:
-        """Living processes of this deployment whose command line has this word, by their home for Flower."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-                ours = f"FLWR_HOME={self.folder}".encode() in (process / "environ").read_bytes()
-                command = (process / "cmdline").read_text().replace("\0", " ")
-            except OSError:  # it ended meanwhile
-                continue
-            found += [int(process.name)] if alive and ours and word in command else []
-        return found
+        """The processes of this deployment whose command line has this word."""
+        return [process for process, command in processes_of(self.folder).items() if word in command]
 
     def end(self) -> None:
         for process in self.started.values():
@@ -125,7 +116,6 @@ def assert_shown(shown: str, output: str, site: Site) -> None:
 
 
 def test_the_page_is_what_happens(site: Site):
-    begun = time.monotonic()
     (config, provision, made, start, policy, doctor, healthy, server, log, grep, refused) = [text for _, text in BLOCKS]
     (site.folder / "hospitals.toml").write_text(config)
     assert_shown(made, site.call(f"{provision.strip()} --port {site.port}"), site)
@@ -137,8 +127,6 @@ def test_the_page_is_what_happens(site: Site):
         site.start(f"hospital{number}", start.strip().replace("1", str(number)))
     site.start("server", server)
     site.wait_for("server", "fedmerit: round 1,")
-    seconds = time.monotonic() - begun
-    (site.folder / "seconds").write_text(f"from nothing to the first round: {seconds:.0f} s\n")
     assert_shown(healthy, site.call(doctor), site)
     site.wait_for("server", "the run is in")
     site.until(lambda: not site.processes("flwr-serverapp") and not site.processes("flwr-clientapp"), 60)
@@ -157,12 +145,11 @@ RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=8 -
 
 
 def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
-    noticed: dict[str, float] = {}
     site.start("second", RUN)
     site.wait_for("second", "fedmerit: round 1,")
 
     kill(site.started.pop("hospital3"))
-    noticed["node"] = site.wait_for("second", "Hospital 3 left out")
+    site.wait_for("second", "Hospital 3 left out")
     site.start("hospital3", "sh hospital-3/start.sh")
 
     site.started["second"].send_signal(signal.SIGINT)
@@ -175,7 +162,7 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
         (superlink,) = site.processes("fedmerit.flower.superlink")
         os.kill(superlink, signal.SIGKILL)
         lost = "lost the connection to the SuperLink"
-        noticed[f"SuperLink {time_of}"] = site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
+        site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
         rounds = site.log("follow").count("fedmerit: round")
         site.start(f"superlink{time_of}", f"env FEDMERIT_LOG=json sh -c 'cd kits/server/state && exec {SUPERLINK}'")
         site.until(lambda: site.log("follow").count("fedmerit: round") > rounds)  # noqa: B023
@@ -184,9 +171,7 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
 
     (serverapp,) = site.processes("flwr-serverapp")
     os.kill(serverapp, signal.SIGKILL)
-    begun = time.monotonic()
-    assert site.started["follow"].wait(60) == 1
-    noticed["ServerApp"] = time.monotonic() - begun
+    assert site.started["follow"].wait(30) == 1
     assert "the process of the ServerApp ended (signal 9)" in site.log("follow")
 
     site.start("resumed", RUN)
@@ -194,8 +179,6 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
     assert site.started["resumed"].wait(60) == 0
     rounds = [row["round"] for row in Run.load(site.folder / "runs/second").ledger.rounds()]
     assert rounds == list(range(1, 9))
-    (site.folder / "noticed").write_text(json.dumps(noticed))
-    assert noticed["ServerApp"] < 30
 
 
 def test_a_run_is_stopped_by_its_name(site: Site):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import processes_of
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import Config, make_config
@@ -62,7 +63,7 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
         assert begun.wait(600), said
         made.kill(f"node{DIES}")
         submitted.result(600)  # it raises unless Flower says that the run was completed
-    assert left_behind(tmp_path) == []
+    assert processes_of(tmp_path) == {}
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
     assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)
     assert [one.id for one in theirs.explain(1)] == [0, 1, 2, 3]
@@ -76,19 +77,6 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
     assert f"fedmerit: client {LIES} claims samples 1052, which counts as 736" in told
     assert f"the longest, of client {SCALES}, to " in told
     assert next(one for one in theirs.explain(1) if one.id == LIES).facts["samples"] == 736
-
-
-def left_behind(folder: Path) -> list[str]:
-    """Processes of a deployment that still live, by the home for Flower that it gave them."""
-    mark, found = f"FLWR_HOME={folder}/home".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and mark in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text().replace("\0", " "))
-        except OSError:  # it ended meanwhile
-            continue
-    return found
 
 
 PARENT = """
@@ -105,11 +93,11 @@ def test_a_killed_parent_leaves_no_process_of_its_deployment(tmp_path: Path):
     with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
         try:
             assert parent.stdout.readline() == "all are there\n"
-            there = left_behind(tmp_path)
+            there = processes_of(tmp_path)
             assert len(there) >= 6, there  # a fork server, a SuperLink with its SuperExec, two SuperNodes with theirs
         finally:
             parent.kill()
     ends = time.monotonic() + 60
-    while left_behind(tmp_path) and time.monotonic() < ends:
+    while processes_of(tmp_path) and time.monotonic() < ends:
         time.sleep(0.1)
-    assert left_behind(tmp_path) == []
+    assert processes_of(tmp_path) == {}

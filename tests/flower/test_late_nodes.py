@@ -1,6 +1,5 @@
 """A node that sleeps: the round ends at its deadline, the ledger names it, the next round does not wait for it."""
 
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -69,8 +68,7 @@ def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
 
 def test_a_node_that_scales_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     attack = {"attack": {"kind": "scale", "share": 0.17}}
-    with caplog.at_level(logging.INFO, logger="flwr"):
-        _, _, task = played(tmp_path, {"rounds": 5, "seed": 2}, 6, InProcessGrid, task=attack)
+    _, _, task = played(tmp_path, {"rounds": 5, "seed": 2}, 6, InProcessGrid, task=attack)
     (attacker,) = task.attackers.members
     named = [record.getMessage() for record in caplog.records if "is a suspect" in record.getMessage()]
     assert len(named) == 1

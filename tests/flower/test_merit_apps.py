@@ -158,8 +158,7 @@ def test_the_app_of_the_guide_logs_what_the_page_shows(
     app: dict[str, Any] = {}
     exec(code, app)
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
-    with caplog.at_level("INFO", logger="flwr"):
-        app["server"](InProcessGrid(app["client"], 3), context)
+    app["server"](InProcessGrid(app["client"], 3), context)
     assert " ".join(shown.split()) in " ".join(caplog.text.split())
     assert Run.load(tmp_path / "runs/digits").accuracy > 0.7
 

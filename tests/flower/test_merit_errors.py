@@ -1,7 +1,6 @@
 """What Merit says of an app that does not report what it needs, and of a version of Flower that nobody tested."""
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,9 +72,8 @@ def test_some_nodes_without_a_fact_are_named_once(caplog: pytest.LogCaptureFixtu
         return {"partition-id": place, **(rich(place) if place else plain(place))}
 
     strategy = Merit(prioritized("LD", "DS"), names=["north", "east", "south"], **SETTINGS)
-    with caplog.at_level(logging.WARNING, logger="flwr"):
-        start(strategy, make_app(some), rounds=2)
-    (told,) = [record.getMessage() for record in caplog.records if "labels" in record.getMessage()]
+    start(strategy, make_app(some), rounds=2)
+    (told,) = [record.getMessage() for record in caplog.records if "labels` is missing" in record.getMessage()]
     assert "dropped because `labels` is missing: north." in told
     assert "**facts(y, classes)" in told
     assert strategy.records[1].ids == (1, 2)
@@ -89,8 +87,7 @@ def test_names_need_partition_ids(caplog: pytest.LogCaptureFixture):
     def some(place: int) -> dict[str, Any]:
         return plain(place) | ({"partition-id": place} if place else {})
 
-    with caplog.at_level(logging.WARNING, logger="flwr"):
-        start(Merit(names=names, **SETTINGS), make_app(some))
+    start(Merit(names=names, **SETTINGS), make_app(some))
     (told,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     reason = "'partition-id' must be a whole number from 0 to 2 (got None); report \"partition-id\""
     assert reason in " ".join(told.split())
@@ -141,8 +138,7 @@ def test_the_accuracy_is_that_of_the_app_also_if_num_examples_counts_batches(rec
 def test_a_usual_name_is_found_and_logged_once(caplog: pytest.LogCaptureFixture):
     app = make_app(plain, lambda *_: {"num-examples": 10, "val-accuracy": 0.5, "train_acc": 1.0})
     strategy = Merit(**SETTINGS)
-    with caplog.at_level(logging.INFO, logger="flwr"):
-        start(strategy, app, rounds=2)
+    start(strategy, app, rounds=2)
     told = [record.getMessage() for record in caplog.records]
     assert [line for line in told if "accuracy of the nodes" in line] == [
         "\t> the accuracy of the nodes is their metric `val-accuracy`"
@@ -152,8 +148,7 @@ def test_a_usual_name_is_found_and_logged_once(caplog: pytest.LogCaptureFixture)
 
 def test_without_an_accuracy_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
     app = make_app(plain, lambda *_: {"num-examples": 10, "f1": 0.5})
-    with caplog.at_level(logging.WARNING, logger="flwr"):
-        start(Merit(**SETTINGS), app, rounds=2)
+    start(Merit(**SETTINGS), app, rounds=2)
     (told,) = [record.getMessage() for record in caplog.records if "no accuracy" in record.getMessage()]
     assert "its metrics are num-examples, f1" in " ".join(told.split())
 
@@ -244,8 +239,7 @@ def test_the_servers_results_are_kept_whoever_loops_over_the_rounds(kind: type[M
 
 
 def test_the_log_fits_into_80_columns(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, logger="flwr"):
-        start(Merit(prioritized("LD", "DS"), **SETTINGS), make_app(rich))
+    start(Merit(prioritized("LD", "DS"), **SETTINGS), make_app(rich))
     told = [record.getMessage() for record in caplog.records if " got " in record.getMessage()]
     assert len(told) == NODES
     for first, *more in (message.splitlines() for message in told):
@@ -301,9 +295,8 @@ def test_an_untested_version_warns_in_merit_and_is_refused_by_the_command(
 ):
     monkeypatch.setattr(versions, "NEWEST", "1.2")
     versions.warn_if_untested.cache_clear()
-    with caplog.at_level(logging.WARNING, logger="flwr"):
-        Merit()
-        Merit()
+    Merit()
+    Merit()
     assert len([record for record in caplog.records if "install flwr==1.2.*" in record.getMessage()]) == 1
     refused = cli("flower", "run", "nothing.toml", "--loopback")
     assert refused.code == 2

@@ -1,6 +1,5 @@
 """Merit with a folder and names: a ledger that people can read, resumed after the ServerApp died."""
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +52,7 @@ def merit(recipe: Recipe, out: Path | None = None, names: Any = NAMES) -> Merit:
 
 
 def test_the_folder_tells_names_weights_and_reasons(cli: CommandLine, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, logger="flwr"):
-        start(merit(RECIPES["prioritized"], tmp_path / "a"), 2)
+    start(merit(RECIPES["prioritized"], tmp_path / "a"), 2)
     told = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("\t> west got ") and "because" in line for line in told)
     run = Run.load(tmp_path / "a")

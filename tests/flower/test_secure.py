@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import re
+import runpy
 import sqlite3
 import stat
 import subprocess
@@ -11,7 +12,6 @@ import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from cryptography import x509
@@ -46,13 +46,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
 
 
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def quickstart(tmp_path: Path) -> Path:
     """The example's files, as a user has them."""
@@ -77,19 +70,19 @@ def patch(folder: Path) -> None:
 
 def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, quickstart: Path):
     patch(quickstart)
-    example = load(EXAMPLES / "flower_secure.py")
+    example = runpy.run_path(str(EXAMPLES / "flower_secure.py"))
     with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
         assert check_superlink(made.address, made.server.certificates.authority).status == "ok"
         make_authority(tmp_path / "b")
         for authority, why in ((None, "plain text"), (tmp_path / "b" / "ca.crt", "CERTIFICATE_VERIFY")):
             found = check_superlink(made.address, authority)
             assert (found.status, why in found.text) == ("failed", True), found
-        keyless = example.without_the_key(made)
+        keyless = example["without_the_key"](made)
         assert set(keyless) == {"a run", "a node of his", "the list of runs", "ServerApps of ours"}
         assert set(keyless.values()) == {"refused"}
         listed = json.loads(made.call("flwr", "list", "here", "--format", "json"))
         assert listed["runs"] == []  # nothing was begun, and who has the key may look
-        ends = example.strangers(made)
+        ends = example["strangers"](made)
         assert set(ends) == {"unregistered key", "no key", "wrong authority", "plain text"}
         for name, how in ends.items():
             assert how.startswith("refused"), (name, how)
@@ -103,7 +96,9 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
     assert "Recipe: " in said  # the summary names it
 
 
-def test_the_diff_from_fedavg_to_merit_is_under_ten_lines(quickstart: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_diff_from_fedavg_to_merit_is_under_ten_lines(
+    quickstart: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     assert len(CHANGED.findall((quickstart / "merit.patch").read_text())) < 10
     accuracies = []
     for patched in (False, True):
@@ -113,23 +108,18 @@ def test_the_diff_from_fedavg_to_merit_is_under_ten_lines(quickstart: Path, monk
             changed.syspath_prepend(str(quickstart))
             for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
                 changed.delitem(sys.modules, name)
-            accuracies.append(play_quickstart())
+            accuracies.append(play_quickstart(capsys))
     assert len(accuracies[0]) == len(accuracies[1]) == 3
     assert accuracies[0] != accuracies[1]  # other weights, another model
 
 
-def play_quickstart() -> list[str]:
-    import io
-    from contextlib import redirect_stdout
-
+def play_quickstart(capsys: pytest.CaptureFixture[str]) -> list[str]:
     from quickstart import client_app, server_app  # type: ignore[import-not-found]
 
     settings = {"rounds": 3, "lr": 0.1, "epochs": 1}
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
-    said = io.StringIO()
-    with redirect_stdout(said):
-        server_app.main(InProcessGrid(client_app.app, 3, settings), context)
-    return said.getvalue().splitlines()
+    server_app.main(InProcessGrid(client_app.app, 3, settings), context)
+    return capsys.readouterr().out.splitlines()
 
 
 def test_only_the_whole_key_is_let_in(tmp_path: Path):
