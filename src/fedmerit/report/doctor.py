@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -36,8 +36,6 @@ class Finding:
 def examine(
     config: Config | None = None,
     kit: Path | None = None,
-    superlink: str | None = None,
-    authority: Path | None = None,
 ) -> Iterator[Finding]:
     """Run all checks; one that cannot be done is a finding, too."""
     yield from check_versions()
@@ -46,8 +44,6 @@ def examine(
         yield _tried("data", lambda: check_data(config))
     if kit is not None:
         yield from check_kit(kit)
-    if superlink is not None:
-        yield _tried("superlink", lambda: check_superlink(superlink, authority))
 
 
 def _tried(name: str, check: Callable[[], Finding]) -> Finding:
@@ -63,15 +59,12 @@ def _tried(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def check_versions() -> Iterator[Finding]:
-    """Versions that results depend on, and whether this package supports them."""
+    """Versions that results depend on."""
     found = {name: _version(name) for name in PACKAGES}
     shown = ", ".join(f"{name} {number}" for name, number in found.items() if number)
     yield Finding("versions", "ok", shown)
     if not found["flwr"]:
         yield Finding("flower", "warning", "flwr is not installed; pip install 'fedmerit[flower]' for real federations")
-    wrong = _out_of_bounds()
-    if wrong:
-        yield Finding("bounds", "failed", f"{'; '.join(wrong)}; pip install -c constraints.txt -e '.[all]'")
 
 
 def _version(name: str) -> str:
@@ -79,21 +72,6 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
-
-
-def _out_of_bounds() -> list[str]:
-    """Installed packages whose version this package does not allow."""
-    try:
-        from packaging.requirements import Requirement
-    except ImportError:
-        return []
-    wrong = []
-    for line in requires("fedmerit") or ():
-        wanted = Requirement(line)
-        here = _version(wanted.name)
-        if here and not wanted.specifier.contains(here, prereleases=True):
-            wrong.append(f"{wanted.name} {here} is not {wanted.specifier}")
-    return sorted(set(wrong))
 
 
 def check_data(config: Config) -> Finding:
