@@ -246,13 +246,10 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
         for number, part in enumerate(parts, start=1)
         for note in part.notes
     ]
-    raw = np.concatenate([part.raw for part in parts])[order]
-    table = np.concatenate([part.table for part in parts])[order]
-    scores = np.concatenate([part.scores for part in parts])[order]
-    weights = np.concatenate([part.weights for part in parts])[order]
+    rows = [(part.raw, part.table, part.scores, part.weights) for part in parts]
     before = [part.uncapped for part in parts if part.uncapped is not None]
-    uncapped = np.concatenate(before)[order] if before else None
-    return Weights(raw, table, scores, weights, tuple(notes), uncapped)  # bounds hold within a group only
+    uncapped = np.concatenate(before) if before else None  # bounds hold within a group only
+    return Weights(*map(np.concatenate, zip(*rows, strict=True)), tuple(notes), uncapped).take(order)
 
 
 def shares(values: Vector) -> Vector:
