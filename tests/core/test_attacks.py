@@ -98,7 +98,7 @@ def test_the_best_strength_is_the_one_that_the_rule_lets_pass() -> None:
 def test_an_eraser_lowers_one_class_whatever_it_learned() -> None:
     own = np.array([[1, -2, 3], [0, 4, 5]], np.float32)
     scene = Scene(Updates(HONEST), Updates(own), entries=lambda label: np.array([label, 2]))
-    assert Eraser(2, target=1).collude(scene).tolist() == [[1, -4, -6], [0, -8, -10]]
+    assert Eraser(2).collude(scene).tolist() == [[-2, -2, -6], [0, 4, -10]]
 
 
 POOL = Samples(np.zeros((40, 3), np.float32), np.arange(40) % 4, 4)
@@ -135,11 +135,11 @@ def test_a_pooled_backdoor_is_one_update_of_poisoned_rows_with_little_noise() ->
         train=lambda rows: trained.append(rows) or update,  # type: ignore[func-returns-value]
         losses=lambda models, rows: np.array([float(np.linalg.norm(model - update)) for model in models]),
     )
-    sent = PooledBackdoor(target=3).collude(scene)
+    sent = PooledBackdoor().collude(scene)
     assert np.linalg.norm(sent - update, axis=1) == pytest.approx(0.1 * np.linalg.norm(update), rel=1e-3)
     poisoned = (trained[0].x != 0).any(axis=1)
     assert 0.1 < poisoned.mean() < 0.5
-    assert (trained[0].y[poisoned] == 3).all()
+    assert (trained[0].y[poisoned] == 0).all()
     assert (trained[0].y[~poisoned] == POOL.y[~poisoned]).all()
 
 

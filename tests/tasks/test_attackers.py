@@ -31,9 +31,9 @@ def test_a_trigger_by_hand() -> None:
     assert triggered(np.zeros((1, 3), np.float32)).tolist() == [[0, 0, 3]]
     with pytest.raises(DataError, match="a backdoor needs images"):
         triggered(np.zeros((1, 3, 3)))
-    probe = make_probe(Backdoor(target=1), Samples(np.zeros((4, 3), np.float32), Y, 3))
-    assert probe.y.tolist() == [1, 1]
-    assert probe.x[:, 2].tolist() == [3, 3]
+    probe = make_probe(Backdoor(), Samples(np.zeros((4, 3), np.float32), Y, 3))
+    assert probe.y.tolist() == [0] * int((Y != 0).sum())
+    assert set(probe.x[:, 2]) == {3}
 
 
 def test_only_attackers_rows_change_and_nothing_else() -> None:

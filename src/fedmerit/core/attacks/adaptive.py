@@ -129,7 +129,6 @@ class PooledBackdoor:
     """
 
     strength: float = 0.3
-    target: int = 0
 
     wanted = Backdoor.wanted
 
@@ -140,14 +139,14 @@ class PooledBackdoor:
         update = scene.train(Samples(x, y, pool.classes))
         noise = scene.noise(float(np.linalg.norm(update)))
         answers = [update + np.float32(part) * noise for part in (0.1, 0.7)]
-        return best_trigger(scene, Backdoor(target=self.target), answers)
+        return best_trigger(scene, Backdoor(), answers)
 
 
 @dataclass(frozen=True, slots=True)
 class SplitTrigger:
     """Split trigger: coordinates that few honest clients move are divided among the attackers, each taking its part.
 
-    The attackers train on rows of which a share has the trigger and the label `target`. A rule that compares clients
+    The attackers train on rows of which a share has the trigger and the label 0. A rule that compares clients
     coordinate by coordinate then finds no two that move the same rare ones. A coordinate is rare if at most 70 % of
     the honest clients move it by more than 3 % of their root mean square. Eleven answers are tried, of at most two
     median norms: with s = 0.1 to 1 of the rare part in each, or s times the number of members in one of them. The
@@ -156,7 +155,6 @@ class SplitTrigger:
     """
 
     strength: float = 0.5
-    target: int = 0
 
     wanted = Backdoor.wanted
 
@@ -171,7 +169,7 @@ class SplitTrigger:
         answers = [own, (scene.mean + own) / 2, own.mean(axis=0) + np.float32(0.1) * own]
         for s in (0.1, 0.3, 0.6, 1.0):
             answers += [common + np.float32(s) * rare, common + np.float32(s * len(own)) * mine]
-        return best_trigger(scene, Backdoor(target=self.target), [shortened(scene, rows, 2.0) for rows in answers])
+        return best_trigger(scene, Backdoor(), [shortened(scene, rows, 2.0) for rows in answers])
 
 
 USES_ROWS = (RuleAware, PooledBackdoor, SplitTrigger)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmerit.core.attacks.attack import Scene
+from fedmerit.core.attacks.rows import WANTED
 from fedmerit.core.types import Rows
 
 UNEQUAL = 0.01
@@ -114,10 +115,9 @@ class Eraser:
     """
 
     strength: float = 5.0
-    target: int = 0
 
     def collude(self, scene: Scene) -> Rows:
         """Lower the output of one class."""
-        sent, entries = scene.own.copy(), scene.entries(self.target)
+        sent, entries = scene.own.copy(), scene.entries(WANTED)
         sent[:, entries] = np.float32(-self.strength) * np.abs(sent[:, entries])
         return sent

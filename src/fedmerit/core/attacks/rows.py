@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import Samples
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import DataError
 
 Labels = NDArray[np.int64]
+WANTED = 0
+"""The label that backdoors want, and the class that an eraser removes."""
 BRIGHTEST = 255
 LOUD_FEATURE = 3.0
 """Value of the trigger in rows of features: three deviations if features are standardised."""
@@ -48,13 +50,10 @@ class Backdoor:
     """
 
     strength: float = 0.5
-    target: int = 0
 
     def wanted(self, y: Labels, classes: int) -> Labels:
         """Want one label for all rows."""
-        if self.target >= classes:
-            raise ConfigError(f"target must be a label of the task, 0..{classes - 1} (got {self.target})")
-        return np.full_like(y, self.target)
+        return np.full_like(y, WANTED)
 
 
 def poisoned_rows(

@@ -61,9 +61,8 @@ def output_entries(server: ServerSetup, label: int) -> NDArray[np.intp]:
     last = max((place for place, shape in enumerate(shapes) if len(shape) > 1), default=0)
     if len(shapes[last]) < 2 or not label < classes == shapes[last][0]:
         raise ConfigError(
-            f"task.attack: kind eraser needs a model whose last matrix has a row for each class, and a target below "
-            f"their number (got layers {', '.join(map(str, shapes))}, {classes} classes, target {label}); use another "
-            "model, kind or target"
+            f"task.attack: kind eraser needs a model whose last matrix has a row for each class (got layers "
+            f"{', '.join(map(str, shapes))}, {classes} classes); use another model or kind"
         )
     return np.concatenate([tensor[label].ravel() for tensor in tensors[last : last + 2] if len(tensor) == classes])
 

@@ -247,9 +247,10 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
         for note in part.notes
     ]
     rows = [(part.raw, part.table, part.scores, part.weights) for part in parts]
+    raw, table, scores, weights = map(np.concatenate, zip(*rows, strict=True))
     before = [part.uncapped for part in parts if part.uncapped is not None]
     uncapped = np.concatenate(before) if before else None  # bounds hold within a group only
-    return Weights(*map(np.concatenate, zip(*rows, strict=True)), tuple(notes), uncapped).take(order)
+    return Weights(raw, table, scores, weights, tuple(notes), uncapped).take(order)
 
 
 def shares(values: Vector) -> Vector:
