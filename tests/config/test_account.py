@@ -1,7 +1,5 @@
 """The account against dp-accounting called by hand, a closed form, a published table and Flower's own accountant."""
 
-from __future__ import annotations
-
 import builtins
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """[task.attack]: hostile settings are refused by name, and what is dumped loads again."""
 
-from __future__ import annotations
-
 import tomllib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings: TOML in, frozen and validated values out; every mistake named with a way out."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

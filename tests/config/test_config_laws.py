@@ -1,7 +1,5 @@
 """Laws over every registered part: it can be written in TOML, survives a dump, and is refused out of its range."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """Options of partitions: flat keys of [task], each refused where it has no effect."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """[recipe]: a named recipe with parts in place of its own makes what Python makes; another name drops old settings."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

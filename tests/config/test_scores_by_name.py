@@ -1,7 +1,5 @@
 """Scores by name: what cannot be made is refused with the key and the rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

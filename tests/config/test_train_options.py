@@ -1,7 +1,5 @@
 """[train]: schedules by name, and keys that go with nothing are refused by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedmerit import UserError

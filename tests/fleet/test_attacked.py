@@ -1,7 +1,5 @@
 """Attackers in a run: every kind through the command line, the same bits on any fleet, after any stop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SCAFFOLD and FedDyn by hand and on every fleet; the learning rate of a round; what goes with neither is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Named vectors in addition to models and updates: the same on one worker, on two, and over Flower's messages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

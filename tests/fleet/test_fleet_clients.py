@@ -1,7 +1,5 @@
 """Clients on this machine: training, testing, failing, and what learners may write to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

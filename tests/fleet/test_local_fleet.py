@@ -1,7 +1,5 @@
 """The local fleet: the same bits for any number of workers; clients that fail are left out; blocks in memory once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clients that keep their own models: through rounds, rewards, dying workers, spilling to disk, saving and loading."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

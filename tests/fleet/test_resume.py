@@ -1,7 +1,5 @@
 """Stop, kill and resume: the models of an interrupted run are those of an uninterrupted one, file by file."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """A toy task without torch: quick to start, exact to compare, and able to misbehave on request."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Adam, AdamW and corrections against a loop over torch.optim and autograd."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Devices and kernels: on the CPU, on torch's `meta` for shapes, other ways to compute the same, kept in the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

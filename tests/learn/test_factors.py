@@ -1,7 +1,5 @@
 """Matrix factorisation with a local user part: the solution, the gradient, and what a client changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A loss of one's own, and modules that return mappings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Local SGD against a plain torch.optim.SGD loop, and what it leaves as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Several clients at once: the same models as one by one, and one bad client does not spoil its group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures of the task tests: a data folder of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

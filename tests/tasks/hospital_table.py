@@ -1,7 +1,5 @@
 """A table of eight hospitals, made from a seed: what a data scientist has in a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

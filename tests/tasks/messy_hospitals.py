@@ -3,8 +3,6 @@
 python tests/tasks/messy_hospitals.py FOLDER
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small data files for the tests of the tasks, and the way to the real ones."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

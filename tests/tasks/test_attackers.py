@@ -1,7 +1,5 @@
 """Attackers of a task: who they are, which rows they change, and how success is measured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

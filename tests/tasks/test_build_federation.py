@@ -1,7 +1,5 @@
 """From raw rows to a federation: every client's rows side by side, nothing parted or repeated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Wrong data is refused in one line before anybody trains; arrays by client become federations."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Adult, COMPAS, German credit, partitions by attribute, the server's rows and planted kinds of clients."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """FEMNIST by writer: the npz file with LEAF's split, and every mistake in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

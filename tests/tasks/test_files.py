@@ -1,7 +1,5 @@
 """Several files: a pattern, a folder, a list; the client is the file's stem, and differences are shown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

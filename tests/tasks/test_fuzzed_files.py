@@ -3,8 +3,6 @@
 FEDMERIT_FUZZ is how many times as many are tried (`make fuzz`).
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """The two halves of a task: the server's holds no row of a client, a client's none of another."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

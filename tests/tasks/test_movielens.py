@@ -1,7 +1,5 @@
 """MovieLens: split by time, histories without later ratings, facts, ranking by hand, and the real ratings."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

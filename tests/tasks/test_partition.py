@@ -1,7 +1,5 @@
 """Partitions: laws that hold for all data, and what each kind does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

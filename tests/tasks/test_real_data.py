@@ -1,7 +1,5 @@
 """The real data sets, where they are: counts as their descriptions state them; hospitals as FLamby cuts them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

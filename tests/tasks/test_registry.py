@@ -1,7 +1,5 @@
 """The table of tasks, and tasks of one's own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

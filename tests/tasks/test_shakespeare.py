@@ -1,7 +1,5 @@
 """Shakespeare by role: windows by hand, what is left out, training that lowers the loss, and the real texts."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Test sets per client: slices and matched, of a common test set or of the client's own rows."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messy tables: every problem is named before round 1, none is learned from, and the named keys settle it."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Tables at the door: frames and files become federations; what was imputed, encoded and dropped is said."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

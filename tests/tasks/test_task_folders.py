@@ -1,7 +1,5 @@
 """Loading from a folder and from idx files: small files of the same layout, and what can be wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

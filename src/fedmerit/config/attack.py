@@ -1,7 +1,5 @@
 """[task.attack]: simulated attackers, their share of the clients, and the kind of attack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 

@@ -1,7 +1,5 @@
 """Keys that people write and that are not ours: renamed, removed, or from another library. Three tables of messages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ Such a configuration runs the module's code with the rights of the current user.
 only what `config.trust` allows.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

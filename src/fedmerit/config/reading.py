@@ -1,7 +1,5 @@
 """Read users' files with size limits; refuse pipes, devices and archives that unpack without end."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import stat

@@ -6,8 +6,6 @@ A key is a field of `Recipe`. A part is a name, or a table with a `name` and set
 part of the named recipe and changes its settings. A list replaces the whole list.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import types

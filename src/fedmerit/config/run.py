@@ -1,7 +1,5 @@
 """[run]: number of rounds, selection of clients, timeouts, seed, device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self

@@ -1,7 +1,5 @@
 """Base class of configuration sections, and the error messages for wrong keys and values."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

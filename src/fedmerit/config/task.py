@@ -1,7 +1,5 @@
 """[task] and [facts]: the data, its partition over clients, the model, and facts about the clients."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 

@@ -1,7 +1,5 @@
 """[train]: how clients train the model."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator

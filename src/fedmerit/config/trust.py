@@ -5,8 +5,6 @@ A run folder may come from a stranger. So the record of what was run here is not
 their modules' files. A module whose file has changed since, or that was never run here, needs `--trust`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

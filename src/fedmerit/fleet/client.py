@@ -1,7 +1,5 @@
 """A client's part of a round: train, measure facts, answer with the update."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

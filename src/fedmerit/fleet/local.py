@@ -1,7 +1,5 @@
 """The local fleet: clients simulated on this machine, in this process or in several workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """Storage of personal models: in shared rows during a run, and in files for a resume."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A pool of worker processes: one job each at a time; a worker that dies is replaced and its job repeated."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import pickle

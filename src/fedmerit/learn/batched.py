@@ -5,8 +5,6 @@ each with separate parameters, rows and batches; a client with fewer steps pause
 one operation serves many models on the same batches of one client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 Nothing here was run on an accelerator: docs/deploy.md lists what was tested.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

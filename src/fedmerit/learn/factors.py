@@ -1,7 +1,5 @@
 """Matrix factorisation for recommenders: item factors travel, the user part stays at the client; numpy only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias

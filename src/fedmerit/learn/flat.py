@@ -1,7 +1,5 @@
 """Flat parameters: a torch module whose parameters and gradients are views into two flat vectors."""
 
-from __future__ import annotations
-
 import dis
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence

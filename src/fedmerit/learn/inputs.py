@@ -1,7 +1,5 @@
 """Inputs: rows in the form that a module expects, converted on access, so that bytes stay bytes in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -27,8 +27,6 @@ The instruction set decides, not the vendor. Timing the four at the start of a r
 AVX-512 (1 % in one row) and up to 13 % for celeba-cnn with AVX2; the bits of a run would then depend on a clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

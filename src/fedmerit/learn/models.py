@@ -1,7 +1,5 @@
 """Models by name: the networks of [PMCFL], [DAFL] and [M2F], and small ones for quick runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise

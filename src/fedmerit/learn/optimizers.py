@@ -1,7 +1,5 @@
 """Optimizers on flat vectors; their state lasts for one client's round."""
 
-from __future__ import annotations
-
 import math
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Outputs of a module: the prediction for each target, and the loss for training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast

@@ -8,8 +8,6 @@ layouts, and an eighth against one layout for all:
 - dense layers add their gradient, or their SGD step, inside the matrix product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Protocol

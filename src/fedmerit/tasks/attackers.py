@@ -12,8 +12,6 @@ A task can plant kinds of clients among the fair ones, to see their weights [Fed
 | free_rider | one row, repeated: it claims its size and adds nothing                                        |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 `task.test = "slices"` is what the papers' code does; `matched` gives each client the labels it trains on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 

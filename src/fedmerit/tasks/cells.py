@@ -1,7 +1,5 @@
 """Cells of a table: which are missing, words that are numbers, and replacements."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The client of a row is its file's stem, unless `task.client` names a column.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 from collections import Counter

@@ -5,8 +5,6 @@ validation rows as a run on one machine does: the same rows and seed give the sa
 counts and column names, never values, because the server reads them too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """User data in Python: tables and arrays as a federation; `Federation.from_...` calls these."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 `iid`, `shards` and `dirichlet` give the same rows as the partitioners of flwr-datasets 0.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias

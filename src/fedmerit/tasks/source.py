@@ -1,7 +1,5 @@
 """Source of a task's data: files below the folder FEDMERIT_DATA, read with libraries of the `data` extra."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import tokenize

@@ -1,7 +1,5 @@
 """A commented TOML configuration, made from the answers to the questions of `fedmerit init`."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

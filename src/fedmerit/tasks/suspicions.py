@@ -5,8 +5,6 @@ column that gives the label away is left out, spellings of a word are merged. Ot
 stay. Decisions about inputs are made on training rows; rows that are not trained on change none of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

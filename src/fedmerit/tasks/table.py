@@ -5,8 +5,6 @@ standardised. A client's rows are imputed and standardised with values of its tr
 needs another's data; inputs and their words are chosen by training rows, too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

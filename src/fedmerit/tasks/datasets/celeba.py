@@ -1,7 +1,5 @@
 """Task `celeba`: faces of 64 x 64 RGB, does the person smile?; each client is one person."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Callable

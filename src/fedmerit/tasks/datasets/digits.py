@@ -1,7 +1,5 @@
 """Task `digits`: 1,797 digits of 8 x 8 pixels, included in scikit-learn; needs no download."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Task `femnist`: digits and letters of 28 x 28 pixels, 62 classes; each client is one writer (LEAF)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks `heart-disease` and `medpar`: patients by hospital, one client per hospital; encoded like any table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

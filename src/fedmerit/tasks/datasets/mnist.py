@@ -3,8 +3,6 @@
 The files are in MNIST's idx format: a header with type and dimensions, then the bytes; plain or gzipped.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The latest fifth of a person's ratings are test rows, those before them validati
 gender and occupation. The user part of the model stays at the client (`learn.factors`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

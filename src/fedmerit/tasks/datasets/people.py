@@ -4,8 +4,6 @@ Each table is declared: its file, its columns of numbers and of words, its label
 standardised by the training rows of all clients, and each word becomes an indicator.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence

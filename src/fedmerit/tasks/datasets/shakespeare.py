@@ -1,7 +1,5 @@
 """Task `shakespeare`: the next character of a speech from the 80 before it; each client is one role of a play."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

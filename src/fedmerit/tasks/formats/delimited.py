@@ -3,8 +3,6 @@
 Files are untrusted: the unpacked bytes and the number of cells are limited.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
