@@ -61,7 +61,7 @@ release: setup  ## as wheel, and all tests against the installed wheel in a fres
 	rm -rf build dist
 	$(BIN)/python tools/release.py dist --tests
 
-test-flower: setup  ## the long tests: the grid of liars; on Flower the deployment of the docs, kills, recipes and apps on simulation and deployment (30 minutes)
+test-flower: setup  ## the long tests: the grid of liars; on Flower the deployment of the docs, kills, hostile and sleeping nodes, recipes and apps (40 minutes)
 	$(BIN)/python -m pytest -m long tests
 
 test-flower-versions: setup  ## Merit's tests on the oldest and the newest release of Flower; needs a network
