@@ -41,16 +41,13 @@ class Meddling(InProcessGrid):
         super().__init__(app, len(made.federation.names))
         self.change, self.kind, self.extra = change, kind, list[Message]()
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        messages = list(messages)
-        ids = list(super().push_messages(messages))
-        for name, message in zip(ids, messages, strict=True):
-            if message.metadata.dst_node_id == 1000 + BAD and message.metadata.message_type == self.kind:
-                first, *more = [*self.change(self._replies.pop(name)), None]
-                if first is not None:
-                    self._replies[name] = first
-                self.extra += [one for one in more if one is not None]
-        return ids
+    def deliver(self, message: Message) -> Message | None:
+        reply = super().deliver(message)
+        if message.metadata.dst_node_id != 1000 + BAD or message.metadata.message_type != self.kind:
+            return reply
+        first, *more = [*self.change(reply), None]
+        self.extra += [one for one in more if one is not None]
+        return first
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         extra, self.extra = self.extra, []

@@ -160,13 +160,11 @@ class Spoiling(InProcessGrid):
         super().__init__(app_for(recipe), NODES)
         self.random = np.random.default_rng(seed)
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        sent = list(messages)
-        ids = list(super().push_messages(sent))
-        for name, message in zip(ids, sent, strict=True):
-            if message.metadata.dst_node_id == 1000 + BAD and self._replies[name].has_content():
-                mutate(self.random, self._replies[name].content)
-        return ids
+    def deliver(self, message: Message) -> Message | None:
+        reply = super().deliver(message)
+        if message.metadata.dst_node_id == 1000 + BAD and reply.has_content():
+            mutate(self.random, reply.content)
+        return reply
 
 
 @pytest.mark.parametrize("make", [lambda: prioritized(DS, LD), lambda: device_aware(DS, LD)])

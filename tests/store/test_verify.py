@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from helpers import CommandLine, one_line, small_task, stopped
 from safetensors.numpy import save_file
+from test_damaged_folders import sql
 
 from fedmerit import DS, LD, Poisson, PrivateSum, Run, federate, load_config, prioritized, private, resume, scale
 from fedmerit.core.host import Release
 from fedmerit.core.state import History, State
 from fedmerit.errors import FolderError, UserError
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.ledger_tables import extend_chain
 from fedmerit.store.model_files import read_checkpoint, write_checkpoint, write_model, write_sealed
-from fedmerit.store.verify import SUMS, Verified, verify_run
+from fedmerit.store.verify import SUMS, verify_run
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
 
@@ -204,16 +204,6 @@ def test_a_checkpoint_that_we_did_not_seal_is_refused(
         resume(folder)
 
 
-def edited(folder: Path, *statements: str, chain: int | None = None) -> Verified:
-    """What verify says after edits of the ledger; with `chain` the hashes from that round on are made to fit."""
-    with closing(sqlite3.connect(folder / "ledger.db")) as db, db:
-        for statement in statements:
-            db.execute(statement)
-        if chain is not None:
-            extend_chain(db, chain)
-    return verify_run(folder)
-
-
 @pytest.mark.parametrize(
     ("statements", "fault"),
     [
@@ -230,8 +220,9 @@ def edited(folder: Path, *statements: str, chain: int | None = None) -> Verified
 def test_epsilon_is_computed_again_from_the_releases(
     unfinished: Path, tmp_path: Path, statements: list[str], fault: str
 ):
-    found = edited(copied(unfinished, tmp_path / "run"), *statements, chain=1)
-    assert found.faults["ledger.db"].startswith(fault)
+    folder = copied(unfinished, tmp_path / "run")
+    sql(*statements, chain=1)(folder, folder)
+    assert verify_run(folder).faults["ledger.db"].startswith(fault)
 
 
 def test_without_the_accounting_library_verify_says_what_it_skipped(

@@ -31,7 +31,7 @@ class InProcessGrid(Grid):
         for name in ("_task_id", "_run_id", "_node_id"):
             if getattr(TaskIdentity, name) is None:  # messages need an identity, and only Flower's processes have one
                 setattr(TaskIdentity, name, 1)
-        self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
+        self._app, self._replies, self._run = app, dict[str, Message | None](), Run.create_empty(run_id=1)
         self._numbers = count(1)  # message ids are never reused: a reply may wait here while more are sent
         self._contexts = {
             1000 + place: Context(
@@ -73,8 +73,8 @@ class InProcessGrid(Grid):
             ids.append(message_id)
         return ids
 
-    def deliver(self, message: Message) -> Message:
-        """Return the node's reply, or an error reply if its app raises."""
+    def deliver(self, message: Message) -> Message | None:
+        """Return the node's reply, or an error reply if its app raises; a subclass may lose it and return None."""
         context = self._contexts.get(message.metadata.dst_node_id)
         if context is None:
             return Message(error=Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable"), reply_to=message)
@@ -87,7 +87,8 @@ class InProcessGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies to these messages, each once."""
-        return [self._replies.pop(message_id) for message_id in list(message_ids) if message_id in self._replies]
+        replies = (self._replies.pop(message_id, None) for message_id in list(message_ids))
+        return [reply for reply in replies if reply is not None]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Push, then pull."""

@@ -64,8 +64,6 @@ def on_superlink(
         link.wait(START_SECONDS, say)
         write_app(folder / "app", config, out, enrolled)
         started = link.call("run", str(folder / "app"), link.name)
-        if not started.get("success"):
-            raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         say(f"started run {app_name(out)} (number {started['run-id']}) on {superlink}")
         _follow_run(link, str(started["run-id"]), app_name(out), say)
 
@@ -83,9 +81,7 @@ def stop(superlink: str, authority: Path | None, run: str | None, *, plain: bool
         found = link.find(run)
         if found["status"].startswith("finished"):
             raise ConfigError(f"run {found['fab-name']} has ended ({found['status']}); there is nothing to stop")
-        answer = link.call("stop", found["run-id"], link.name)
-        if not answer.get("success"):
-            raise RunFailed(f"Flower did not stop the run: {answer.get('error-message', 'no reason given')}")
+        link.call("stop", found["run-id"], link.name)
         say(f"stopped run {found['fab-name']}; start it again with the same --out to resume it")
 
 
@@ -100,15 +96,16 @@ class Link:
     authority: Path | None = None
 
     def call(self, *words: str) -> dict[str, Any]:
-        """Run a command of Flower, and return its JSON answer."""
+        """Run a command of Flower, and return its JSON answer; raise RunFailed if it has no success."""
         command = [str(BIN / "flwr"), *words, "--format", "json"]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         try:
-            answer = json.loads(done.stdout)
+            answer: dict[str, Any] = json.loads(done.stdout)
         except json.JSONDecodeError:
-            why = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-            raise RunFailed(f"flwr {words[0]} failed: {why[-1][-500:]}") from None
-        return answer if isinstance(answer, dict) else {}
+            answer = {"error-message": (done.stderr or done.stdout).strip().rpartition("\n")[2][-500:]}
+        if not answer.get("success"):
+            raise RunFailed(f"flwr {words[0]} failed: {answer.get('error-message') or 'no reason given'}")
+        return answer
 
     def wait(self, seconds: float, say: Say) -> None:
         """Wait until the SuperLink answers, if its address is known."""
@@ -130,10 +127,7 @@ class Link:
 
     def find(self, run: str | None) -> dict[str, str]:
         """Find a run by its name or number; the newest one by default."""
-        answer = self.call("list", self.name)
-        if "runs" not in answer:
-            raise RunFailed(f"flwr list failed: {answer.get('error-message', 'no reason given')}")
-        runs = answer["runs"]
+        runs = self.call("list", self.name)["runs"]
         chosen = [one for one in runs if run in (None, one["fab-name"], one["run-id"])]
         if not chosen:
             names = ", ".join(dict.fromkeys(one["fab-name"] for one in runs)) or "none"

@@ -210,15 +210,11 @@ class Ledger:
 
     def add_client(self, client: int, name: str) -> None:
         """Add a client that joined after the start of the run."""
-        with _transaction(self._db) as db:
-            insert(db, "clients", [{"client": client, "name": name}])
-            extend_chain(db, 0)
+        self._add("clients", {"client": client, "name": name}, 0)
 
     def describe(self, key: str, value: str) -> None:
         """Add a description of the run that is known only after it began."""
-        with _transaction(self._db) as db:
-            insert(db, "meta", [{"key": key, "value": value}])
-            extend_chain(db, 0)
+        self._add("meta", {"key": key, "value": value}, 0)
 
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be repeated."""
@@ -231,9 +227,13 @@ class Ledger:
 
     def note(self, event: Event) -> None:
         """Add an event that happened outside of a round."""
+        self._add("events", asdict(event), event.round)
+
+    def _add(self, table: str, row: Mapping[str, Any], index: int) -> None:
+        """Add a row, and the hash of its round."""
         with _transaction(self._db) as db:
-            insert(db, "events", [asdict(event)])
-            extend_chain(db, event.round)
+            insert(db, table, [row])
+            extend_chain(db, index)
 
     def book(self, release: Release) -> None:
         """Append a release of a private run; it is on disk when this returns, and never removed."""
