@@ -18,7 +18,7 @@ APP = Path(__file__).parent / "flower-quickstart"
 def strangers(made: Loopback) -> dict[str, str]:
     """Start nodes that must not get in: what the SuperLink's door does to each, by name."""
     config, known = partitions(NODES)[0], made.folder / "kits" / "node0" / "node"
-    unknown = make_node_key(made.folder / "keys", "unknown").private
+    unknown = make_node_key(made.folder / "keys", "unknown")
     make_authority(made.folder / "other")
     wrong = made.folder / "other" / "ca.crt"
     ours, private = made.trust(), "--auth-supernode-private-key"
@@ -33,14 +33,13 @@ def strangers(made: Loopback) -> dict[str, str]:
 def without_the_key(made: Loopback) -> dict[str, str]:
     """Ask for things with host, port and the authority's certificate, but without the operator's key."""
     ours, home = made.folder, made.folder / "stranger"
-    assert made.server is not None
-    write_connection(home / "home", made.address, made.server.certificates.authority)
+    write_connection(home / "home", made.address, made.folder / "kits" / "server" / "ca.crt")
     # no launchers: what our fork server forks has our home, and the operator's key in it
     stranger = Loopback(home, port=made.port)
     key = make_node_key(ours / "keys", "stranger")
     asked = {
         "a run": ("flwr", "run", str(APP), "here"),
-        "a node of his": ("flwr", "supernode", "register", str(key.public), "here"),
+        "a node of his": ("flwr", "supernode", "register", f"{key}.pub", "here"),
         "the list of runs": ("flwr", "list", "here"),
     }
     ends = {}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedmerit.cli.app import app
 from fedmerit.engine.logs import LOGGERS, VARIABLE
 from fedmerit.errors import ConfigError
-from fedmerit.flower.keys import Certificates, make_authority, sign_server, valid_until
+from fedmerit.flower.keys import make_authority, sign_server, valid_until
 from fedmerit.report import doctor
 
 
@@ -32,10 +32,10 @@ def logs_as_before(monkeypatch: pytest.MonkeyPatch):
         logging.getLogger(name).propagate = propagate
 
 
-def certified(folder: Path) -> Certificates:
+def certified(folder: Path) -> Path:
     make_authority(folder)
     sign_server(folder, folder, "server.example")
-    return Certificates.within(folder)
+    return folder / "server.key"
 
 
 def test_a_well_machine_and_its_certificates(tmp_path: Path):
@@ -52,14 +52,14 @@ def test_a_well_machine_and_its_certificates(tmp_path: Path):
 
 def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one, other = certified(tmp_path / "a"), certified(tmp_path / "b")
-    one.server_key.write_bytes(other.server_key.read_bytes())
-    one.server_key.chmod(0o644)
+    one.write_bytes(other.read_bytes())
+    one.chmod(0o644)
     texts = [found.text for found in doctor.check_certificates(tmp_path / "a") if found.status == "failed"]
-    assert texts[0].endswith(f"chmod 600 {one.server_key}")
+    assert texts[0].endswith(f"chmod 600 {one}")
     assert "is not the key of" in texts[1]
     sign_server(tmp_path / "a", tmp_path / "a", "server.example")
     assert {found.status for found in doctor.check_certificates(tmp_path / "a")} == {"ok"}
-    ends = valid_until(one.server)
+    ends = valid_until(tmp_path / "a" / "server.pem")
     for days, status in ((3, "warning"), (-3, "failed")):
         then = ends - timedelta(days=days)
 

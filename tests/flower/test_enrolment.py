@@ -24,7 +24,7 @@ from fedmerit.flower.keys import make_node_key
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     folder = tmp_path_factory.mktemp("keys")
-    return [make_node_key(folder, f"node{place}").public.read_bytes() for place in range(5)]
+    return [make_node_key(folder, f"node{place}").with_suffix(".pub").read_bytes() for place in range(5)]
 
 
 class Keyed(Meddling):

@@ -44,11 +44,11 @@ def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: 
         for place in range(NODES):
             made.wait_for(f"node{place}", "SuperNode ID", 300)
         on_superlink(
-            *(patient, tmp_path / "out", made.address, made.server.certificates.authority),
+            *(patient, tmp_path / "out", made.address, made.server.folder / "ca.crt"),
             plain=False,
             say=lines.append,
-            enrolled=made.server.enrolment,
-            key=made.server.operator_key,
+            enrolled=made.server.folder / "enrolled.toml",
+            key=made.server.folder / "operator.key",
         )
     theirs = Run.load(tmp_path / "out")
     assert {event.client for event in theirs.events() if event.kind == "left-out"} == set(DYING), lines

@@ -201,12 +201,13 @@ def test_an_attack_succeeds_only_if_masking_is_broken(monkeypatch: pytest.Monkey
 @pytest.fixture
 def enrolled(tmp_path: Path) -> list[dict[str, Any]]:
     """Node configurations with keys, and the roster that all nodes trust."""
-    pairs = [make_node_key(tmp_path, f"node{client}") for client in range(6)]
-    entries = tuple(EnrolledClient(client=one, key=read_fingerprint(pair.public)) for one, pair in enumerate(pairs))
+    keys = [make_node_key(tmp_path, f"node{client}") for client in range(6)]
+    prints = [read_fingerprint(key.with_suffix(".pub")) for key in keys]
+    entries = tuple(EnrolledClient(client=one, key=key) for one, key in enumerate(prints))
     write_enrolment(tmp_path / "enrolled.toml", Enrolment(client=entries))
     return [
-        {"partition-id": one, "key": str(pair.private), "roster": str(tmp_path / "enrolled.toml")}
-        for one, pair in enumerate(pairs)
+        {"partition-id": one, "key": str(key), "roster": str(tmp_path / "enrolled.toml")}
+        for one, key in enumerate(keys)
     ]
 
 

@@ -51,7 +51,7 @@ def test_the_command_makes_a_kit_per_site(cli: CommandLine, tmp_path: Path):
     config = parse_config_args([kit.node_words()[-1].removeprefix("--node-config=")])
     assert config["name"] == "Klinik S\u00fcd"
     assert (config["roster"], config["key"]) == (str(site / "enrolled.toml"), str(site / "node"))
-    assert read_policy(kit.policy) == Policy(min_rows=10)
+    assert read_policy(site / "policy.toml") == Policy(min_rows=10)
     names = x509.load_pem_x509_certificate((server / "server.pem").read_bytes()).extensions
     alternatives = names.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "server.example" in alternatives.get_values_for_type(x509.DNSName)
@@ -76,11 +76,11 @@ def test_a_second_call_adds_replaces_and_renews(tmp_path: Path):
     assert read_policy(tmp_path / "hospital-1/policy.toml").min_rows == 50
     old = read_enrolment(tmp_path / "server/enrolled.toml").active
     own = make_node_key(tmp_path / "own", "node")  # the hospital made its own key, and sent the public one
-    shutil.copy(own.public, tmp_path / "hospital-1/node.pub")
+    shutil.copy(own.with_suffix(".pub"), tmp_path / "hospital-1/node.pub")
     provision(CLIENTS, "server.example", 9092, tmp_path)
     entries = read_enrolment(tmp_path / "server/enrolled.toml")
     assert entries.active == {1: old[1], 0: entries.active[0]}
-    assert entries.active[0].key == read_fingerprint(own.public)
+    assert entries.active[0].key == read_fingerprint(own.with_suffix(".pub"))
     assert [entry.key for entry in entries.client if entry.revoked] == [old[0].key]
     with pytest.raises(ConfigError, match=r"is for server\.example:9092"):
         provision(CLIENTS, "other.example", 9092, tmp_path)

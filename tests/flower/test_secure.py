@@ -24,7 +24,6 @@ from fedmerit.engine.logs import VARIABLE, JsonLines, start_logs
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.keys import (
-    Certificates,
     make_authority,
     make_node_key,
     make_operator_key,
@@ -58,10 +57,9 @@ def quickstart(tmp_path: Path) -> Path:
     return folder
 
 
-def certified(folder: Path) -> Certificates:
+def certified(folder: Path) -> None:
     make_authority(folder)
     sign_server(folder, folder)
-    return Certificates.within(folder)
 
 
 def patch(folder: Path) -> None:
@@ -72,7 +70,7 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
     patch(quickstart)
     example = runpy.run_path(str(EXAMPLES / "flower_secure.py"))
     with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
-        assert check_superlink(made.address, made.server.certificates.authority).status == "ok"
+        assert check_superlink(made.address, made.server.folder / "ca.crt").status == "ok"
         make_authority(tmp_path / "b")
         for authority, why in ((None, "plain text"), (tmp_path / "b" / "ca.crt", "CERTIFICATE_VERIFY")):
             found = check_superlink(made.address, authority)
@@ -183,40 +181,43 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path):
-    certificates, key = certified(tmp_path), make_node_key(tmp_path, "node")
-    for path in (certificates.server_key, key.private):
+    certified(tmp_path)
+    key = make_node_key(tmp_path, "node")
+    for path in (tmp_path / "server.key", key):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "PRIVATE" not in certificates.authority.read_text() + key.public.read_text()
-    assert key.public.read_text().startswith("ecdsa-sha2-nistp384 ")
+    public = (tmp_path / "node.pub").read_text()
+    assert "PRIVATE" not in (tmp_path / "ca.crt").read_text() + public
+    assert public.startswith("ecdsa-sha2-nistp384 ")
 
 
 def test_a_key_is_not_written_over_nor_through_a_link(tmp_path: Path):
     key = make_node_key(tmp_path, "node")
-    before = key.private.read_bytes()
+    before = key.read_bytes()
     with pytest.raises(FolderError, match="keys are never overwritten"):
         make_node_key(tmp_path, "node")
-    assert key.private.read_bytes() == before
+    assert key.read_bytes() == before
     target = tmp_path / "target"
     (tmp_path / "linked").symlink_to(target)
     with pytest.raises(FolderError, match="keys are never overwritten"):
         make_node_key(tmp_path, "linked")
     assert not target.exists()
+    certified(tmp_path)
     with pytest.raises(FolderError):
-        make_authority(certified(tmp_path / "keys").authority.parent)
+        make_authority(tmp_path)
 
 
 def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_path: Path):
-    made = certified(tmp_path)
-    authority, old, old_key = (path.read_bytes() for path in (made.authority, made.server, made.server_key))
+    certified(tmp_path)
+    names = ["ca.crt", "ca.key", "server.key", "server.pem"]
+    before = {name: (tmp_path / name).read_bytes() for name in names}
     ends = sign_server(tmp_path, tmp_path)
-    assert made.authority.read_bytes() == authority
-    assert made.server.read_bytes() != old
-    assert made.server_key.read_bytes() != old_key
-    assert stat.S_IMODE(made.server_key.stat().st_mode) == stat.S_IMODE(made.authority_key.stat().st_mode) == 0o600
-    assert valid_until(made.server) == ends > datetime.now(UTC) + timedelta(days=80)
-    assert valid_until(made.authority) > datetime.now(UTC) + timedelta(days=1000)
-    issuer = x509.load_pem_x509_certificate(authority)
-    x509.load_pem_x509_certificate(made.server.read_bytes()).verify_directly_issued_by(issuer)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key", "server.key", "server.pem"]
+    changed = [name for name in names if (tmp_path / name).read_bytes() != before[name]]
+    assert changed == ["server.key", "server.pem"]
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ca.key", "server.key")} == {0o600}
+    assert valid_until(tmp_path / "server.pem") == ends > datetime.now(UTC) + timedelta(days=80)
+    assert valid_until(tmp_path / "ca.crt") > datetime.now(UTC) + timedelta(days=1000)
+    issuer = x509.load_pem_x509_certificate(before["ca.crt"])
+    x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes()).verify_directly_issued_by(issuer)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     with pytest.raises(FolderError, match="cannot sign a certificate"):
         sign_server(tmp_path / "elsewhere", tmp_path)

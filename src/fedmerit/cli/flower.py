@@ -154,11 +154,11 @@ def _link(kit: Path | None, superlink: str | None, insecure: bool) -> dict[str, 
         raise ConfigError("give one of --kit DIR and --superlink NAME")
     if kit is None:
         return {"superlink": superlink, "authority": None, "plain": insecure, "key": None}
-    from fedmerit.flower.kit import read_kit
+    from fedmerit.flower.keys import AUTHORITY
+    from fedmerit.flower.kit import OPERATOR_KEY, read_kit
 
-    read = read_kit(kit)
-    files = {"authority": read.certificates.authority, "key": read.operator_key}
-    return {"superlink": read.address, "plain": False, **files}
+    files = {"authority": kit / AUTHORITY, "key": kit / OPERATOR_KEY}
+    return {"superlink": read_kit(kit).address, "plain": False, **files}
 
 
 def _say(line: str) -> None:

@@ -3,11 +3,8 @@
 They suffice for a first secure deployment and for tests. In production, use certificates of your own authority.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -26,44 +23,21 @@ from cryptography.x509.oid import NameOID
 
 from fedmerit.errors import FolderError
 
+AUTHORITY, AUTHORITY_KEY = "ca.crt", "ca.key"
+"""The files of an authority. With its key anybody can make certificates that nodes trust."""
+SERVER, SERVER_KEY = "server.pem", "server.key"
+"""The certificate and the key of a SuperLink; nodes need only the authority's certificate."""
 SERVER_DAYS, AUTHORITY_DAYS = 90, 1825
 """Validity in days. Nodes store the authority's certificate, so a renewal replaces only the server's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """The TLS files of a SuperLink; nodes need only the authority's certificate.
-
-    With `authority_key` anybody can make certificates that nodes trust, so do not store it on the SuperLink's machine.
-    """
-
-    authority: Path
-    server: Path
-    server_key: Path
-    authority_key: Path
-
-    @classmethod
-    def within(cls, folder: Path) -> Certificates:
-        """The paths of the files in a folder."""
-        return cls(folder / "ca.crt", folder / "server.pem", folder / "server.key", folder / "ca.key")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    """A SuperNode's private key, and the public key that is registered with the SuperLink."""
-
-    private: Path
-    public: Path
 
 
 def make_authority(folder: Path) -> None:
     """Make a certificate authority: ca.key and ca.crt; existing files are never overwritten."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    files, key = Certificates.within(folder), ec.generate_private_key(ec.SECP384R1())
-    issuer = _name("fedmerit authority")
+    key, issuer = ec.generate_private_key(ec.SECP384R1()), _name("fedmerit authority")
     certificate = _certificate(issuer, issuer, key, key.public_key(), AUTHORITY_DAYS, is_authority=True)
-    _write_new(files.authority_key, _private_bytes(key), 0o600)
-    _write_new(files.authority, certificate.public_bytes(Encoding.PEM))
+    _write_new(folder / AUTHORITY_KEY, _private_bytes(key), 0o600)
+    _write_new(folder / AUTHORITY, certificate.public_bytes(Encoding.PEM))
 
 
 def sign_server(authority: Path, folder: Path, host: str = "127.0.0.1") -> datetime:
@@ -71,24 +45,24 @@ def sign_server(authority: Path, folder: Path, host: str = "127.0.0.1") -> datet
 
     Nodes need no change. The SuperLink reads the new files when it restarts.
     """
-    signer, files = Certificates.within(authority), Certificates.within(folder)
     try:
-        key = load_pem_private_key(signer.authority_key.read_bytes(), None)
-        issuer = x509.load_pem_x509_certificate(signer.authority.read_bytes())
+        key = load_pem_private_key((authority / AUTHORITY_KEY).read_bytes(), None)
+        issuer = x509.load_pem_x509_certificate((authority / AUTHORITY).read_bytes())
     except (OSError, ValueError) as error:
         raise FolderError(
-            f"cannot sign a certificate: ca.key or ca.crt in {authority} cannot be read ({error}); restore both files"
+            f"cannot sign a certificate: {AUTHORITY_KEY} or {AUTHORITY} in {authority} cannot be read ({error}); "
+            "restore both files"
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
-        raise FolderError(f"{signer.authority_key} does not belong to {signer.authority}; give the folder with both")
+        raise FolderError(f"{AUTHORITY_KEY} does not belong to {AUTHORITY} in {authority}; restore both files")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     server_key, certificate = _server_certificate(key, issuer.subject, host)
-    contents = {files.server_key: _private_bytes(server_key), files.server: certificate.public_bytes(Encoding.PEM)}
-    for path, content in contents.items():
-        part = path.with_name(f"{path.name}.new")
+    contents = {SERVER_KEY: _private_bytes(server_key), SERVER: certificate.public_bytes(Encoding.PEM)}
+    for name, content in contents.items():
+        part = folder / f"{name}.new"
         part.unlink(missing_ok=True)  # of an interrupted renewal
-        _write_new(part, content, 0o600 if path == files.server_key else 0o644)
-        part.replace(path)
+        _write_new(part, content, 0o600 if name == SERVER_KEY else 0o644)
+        part.replace(folder / name)
     return certificate.not_valid_after_utc
 
 
@@ -103,13 +77,16 @@ def is_key_of(key: Path, certificate: Path) -> bool:
     return private.public_key() == x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
 
 
-def make_node_key(folder: Path, name: str) -> NodeKey:
-    """Make a key on the curve P-384 in OpenSSH format, for `flower-supernode`; existing files are not overwritten."""
+def make_node_key(folder: Path, name: str) -> Path:
+    """Make a key for `flower-supernode`, on the curve P-384 in OpenSSH format, and NAME.pub for the SuperLink.
+
+    Returns the path of the private key. Existing files are not overwritten.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    pair, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
-    _write_new(pair.private, _private_bytes(key, PrivateFormat.OpenSSH), 0o600)
-    _write_new(pair.public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
-    return pair
+    path, key = folder / name, ec.generate_private_key(ec.SECP384R1())
+    _write_new(path, _private_bytes(key, PrivateFormat.OpenSSH), 0o600)
+    _write_new(path.with_name(f"{name}.pub"), key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return path
 
 
 def make_operator_key(path: Path) -> None:

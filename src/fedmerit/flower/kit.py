@@ -14,10 +14,21 @@ from pathlib import Path
 from fedmerit.config.own import is_own
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower.admission import EnrolledClient, Enrolment, read_enrolment, read_fingerprint, write_enrolment
-from fedmerit.flower.keys import Certificates, make_authority, make_node_key, make_operator_key, sign_server
+from fedmerit.flower.keys import (
+    AUTHORITY,
+    AUTHORITY_KEY,
+    SERVER,
+    SERVER_KEY,
+    make_authority,
+    make_node_key,
+    make_operator_key,
+    sign_server,
+)
 from fedmerit.store.files import write_new_file
 
 SERVER_ENV, NODE_ENV, POLICY_FILE, NODES = "server.env", "node.env", "policy.toml", "nodes"
+OPERATOR_KEY, NODE_KEY, ENROLLED = "operator.key", "node", "enrolled.toml"
+"""The key with which runs are started, a site's private key, the list of clients and their keys."""
 ADDRESS, NODE_CONFIG, PORT = "SUPERLINK", "NODE_CONFIG", "PORT"
 """Variables of server.env and node.env: HOST:PORT of the SuperLink, Flower's --node-config, the node's own port."""
 ROWS = "/data/rows.parquet"
@@ -158,31 +169,6 @@ class Kit:
         return self.variables[ADDRESS]
 
     @property
-    def certificates(self) -> Certificates:
-        """The paths of the certificates; a site has only the authority's."""
-        return Certificates.within(self.folder)
-
-    @property
-    def operator_key(self) -> Path:
-        """The server's key, with which runs are started."""
-        return self.folder / "operator.key"
-
-    @property
-    def enrolment(self) -> Path:
-        """The list of clients and their keys, by which server and sites know each other."""
-        return self.folder / "enrolled.toml"
-
-    @property
-    def policy(self) -> Path:
-        """The site's policy."""
-        return self.folder / POLICY_FILE
-
-    @property
-    def node_key(self) -> Path:
-        """The site's private key."""
-        return self.folder / "node"
-
-    @property
     def rows(self) -> Path | None:
         """The file with the site's rows; None for a simulated client, or rows that are not a file."""
         found = re.search("data='([^']*)'", self.variables.get(NODE_CONFIG, ""))
@@ -191,31 +177,32 @@ class Kit:
     @property
     def node_config(self) -> str:
         """The configuration of the site's node: with the roster, it checks its partners' keys (kept.py)."""
-        roster = f" roster='{self.enrolment}' key='{self.node_key}'" if self.enrolment.is_file() else ""
-        return self.variables[NODE_CONFIG] + roster
+        roster = self.folder / ENROLLED
+        keys = f" roster='{roster}' key='{self.folder / NODE_KEY}'" if roster.is_file() else ""
+        return self.variables[NODE_CONFIG] + keys
 
     def superlink_words(self) -> list[str]:
         """The options of `python -m fedmerit.flower.superlink`."""
-        files = self.certificates
         words: dict[str, object] = {"database": "link.db", "host": "0.0.0.0", "port": self.address.rpartition(":")[2]}
-        words |= {"ssl-ca-certfile": files.authority, "ssl-certfile": files.server, "ssl-keyfile": files.server_key}
+        words |= {"ssl-ca-certfile": self.folder / AUTHORITY, "ssl-certfile": self.folder / SERVER}
+        words |= {"ssl-keyfile": self.folder / SERVER_KEY}
         return [
-            *("--superexec-auth-secret-file", str(self.operator_key), "--isolation", "process"),
+            *("--superexec-auth-secret-file", str(self.folder / OPERATOR_KEY), "--isolation", "process"),
             *("--enable-supernode-auth", *(f"--{name}={value}" for name, value in words.items())),
         ]
 
     def superexec_words(self) -> list[str]:
         """The options of `python -m fedmerit.flower.superexec`, which connects by the name in the certificate."""
         return [
-            *("--superexec-auth-secret-file", str(self.operator_key)),
-            *("--root-certificates", str(self.certificates.authority), "--runtime-api-address", self.address),
+            *("--superexec-auth-secret-file", str(self.folder / OPERATOR_KEY)),
+            *("--root-certificates", str(self.folder / AUTHORITY), "--runtime-api-address", self.address),
         ]
 
     def node_words(self) -> list[str]:
         """The options of `fedmerit flower node`."""
-        words = {"superlink": self.address, "root-certificates": self.certificates.authority, "policy": self.policy}
-        words |= {"auth-supernode-private-key": self.node_key, "port": self.variables.get(PORT, "9094")}
-        words |= {"node-config": self.node_config}
+        words: dict[str, object] = {"superlink": self.address, "root-certificates": self.folder / AUTHORITY}
+        words |= {"policy": self.folder / POLICY_FILE, "auth-supernode-private-key": self.folder / NODE_KEY}
+        words |= {"port": self.variables.get(PORT, "9094"), "node-config": self.node_config}
         return [f"--{name}={value}" for name, value in words.items()]
 
 
@@ -265,19 +252,18 @@ def provision(clients: Sequence[tuple[str, str]], host: str, port: int, out: Pat
     authority, server, address = out / "authority", out / "server", f"{host}:{port}"
     if (server / SERVER_ENV).exists() and read_kit(server).address != address:
         raise ConfigError(f"{out} is for {read_kit(server).address} (got {address}); give another --out")
-    if not (authority / "ca.key").exists():
+    if not (authority / AUTHORITY_KEY).exists():
         make_authority(authority)
     sign_server(authority, server, host)
-    kit = Kit(server, {ADDRESS: address})
-    if not kit.operator_key.exists():
-        make_operator_key(kit.operator_key)
+    if not (server / OPERATOR_KEY).exists():
+        make_operator_key(server / OPERATOR_KEY)
     _write_kit(server, authority, SERVER_START, ("superlink", "superexec"), {SERVER_ENV: f"{ADDRESS}={address}\n"})
-    enrolment, sites = read_enrolment(kit.enrolment) if kit.enrolment.exists() else Enrolment(), []
+    enrolment, sites = read_enrolment(server / ENROLLED) if (server / ENROLLED).exists() else Enrolment(), []
     (server / NODES).mkdir(exist_ok=True)
     for client, ((name, config), folder) in enumerate(zip(clients, _folder_names(clients), strict=True)):
         site, public = out / folder, out / folder / "node.pub"
         if not public.exists():
-            make_node_key(site, "node")
+            make_node_key(site, NODE_KEY)
         key, old = read_fingerprint(public), enrolment.active.get(client)
         if old is None or old.key != key:
             enrolment = enrolment if old is None else enrolment.without(client)
@@ -287,13 +273,13 @@ def provision(clients: Sequence[tuple[str, str]], host: str, port: int, out: Pat
         _write_kit(site, authority, SITE_START, ("supernode",), files)
         sites.append(site)
     for place in (server, *sites):
-        write_enrolment(place / kit.enrolment.name, enrolment)
+        write_enrolment(place / ENROLLED, enrolment)
     return sites
 
 
 def _write_kit(folder: Path, authority: Path, start: str, units: Iterable[str], files: Mapping[str, str]) -> None:
     """Write what every kit has; `files` may be edited afterwards and are not overwritten."""
-    written = {"start.sh": start, "ca.crt": (authority / "ca.crt").read_text(encoding="ascii")}
+    written = {"start.sh": start, AUTHORITY: (authority / AUTHORITY).read_text(encoding="ascii")}
     for process in units:
         about, command = UNITS[process]
         written[f"fedmerit-{process}.service"] = UNIT.format(about=about, command=command)

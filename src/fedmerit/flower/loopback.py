@@ -23,7 +23,8 @@ import tomli_w
 
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import processes
-from fedmerit.flower.kit import Kit, provision, read_kit
+from fedmerit.flower.keys import AUTHORITY
+from fedmerit.flower.kit import NODE_KEY, OPERATOR_KEY, Kit, provision, read_kit
 from fedmerit.flower.superlink import log_in, read_operator_key
 from fedmerit.flower.supernode import BIN, COMMANDS, FEDERATION_MODULES, QUIET, SOCKET, make_launchers, server_words
 
@@ -76,7 +77,7 @@ class Loopback:
             clients = [(f"node{place}", config) for place, config in enumerate(self.configs)]
             provision(clients, HOST, self.port, self.folder / KITS)
         server, separate = self.server, self.lasting or self.secure
-        authority, key = (None, None) if server is None else (server.certificates.authority, server.operator_key)
+        authority, key = (None, None) if server is None else (server.folder / AUTHORITY, server.folder / OPERATOR_KEY)
         write_connection(self.folder / "home", self.address, authority, key)
         command, connection = ["flower-superlink", "--insecure"], ["--insecure", "--runtime-api-address", self.address]
         if server is not None:
@@ -93,14 +94,14 @@ class Loopback:
     def trust(self) -> tuple[str, ...]:
         """The options to connect to the SuperLink: with TLS, or in plain text."""
         server = self.server
-        return ("--insecure",) if server is None else ("--root-certificates", str(server.certificates.authority))
+        return ("--insecure",) if server is None else ("--root-certificates", str(server.folder / AUTHORITY))
 
     def supernode(self, place: int) -> None:
         """Start the node of client `place`; in a secure federation, with its kit."""
         config, key = self.configs[place], list[str]()
         if self.secure:
             kit = read_kit(self.folder / KITS / f"node{place}")
-            config, key = kit.node_config, ["--auth-supernode-private-key", str(kit.node_key)]
+            config, key = kit.node_config, ["--auth-supernode-private-key", str(kit.folder / NODE_KEY)]
         self.start_supernode(f"node{place}", config, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:

@@ -92,15 +92,15 @@ def check_data(config: Config) -> Finding:
 
 def check_certificates(folder: Path) -> Iterator[Finding]:
     """Check the expiry of the certificates in a server's folder, and that the key matches and is private."""
-    from fedmerit.flower.keys import Certificates, is_key_of
+    from fedmerit.flower.keys import AUTHORITY, SERVER, SERVER_KEY, is_key_of
 
-    files = Certificates.within(folder)
-    for path in (files.authority, files.server):
+    server, key = folder / SERVER, folder / SERVER_KEY
+    for path in (folder / AUTHORITY, server):
         yield _tried(path.name, lambda path=path: _ends(path))  # type: ignore[misc]
-    key, wrong = files.server_key, f"{files.server_key} is not the key of {files.server}; {RENEW}"
+    wrong = f"{key} is not the key of {server}; {RENEW}"
     yield _tried(key.name, lambda: _private(key))
     yield _tried(
-        key.name, lambda: Finding(key.name, *(("ok", "matches") if is_key_of(key, files.server) else ("failed", wrong)))
+        key.name, lambda: Finding(key.name, *(("ok", "matches") if is_key_of(key, server) else ("failed", wrong)))
     )
 
 
@@ -137,23 +137,24 @@ def check_superlink(address: str, authority: Path | None) -> Finding:
 def check_kit(folder: Path) -> Iterator[Finding]:
     """Check the kit of a server or a site: certificates, keys, policy, rows, and the way to the SuperLink."""
     try:
-        from fedmerit.flower.kit import NODE_CONFIG, read_kit
+        from fedmerit.flower.keys import AUTHORITY
+        from fedmerit.flower.kit import NODE_CONFIG, NODE_KEY, POLICY_FILE, read_kit
 
         kit = read_kit(folder)
     except (ImportError, UserError) as error:
         yield Finding("kit", "failed", str(error))
         return
     if NODE_CONFIG in kit.variables:
-        yield _tried("ca.crt", lambda: _ends(kit.certificates.authority))
-        yield _tried(kit.node_key.name, lambda: _private(kit.node_key))
-        yield _tried(kit.policy.name, lambda: _policy(kit.policy))
+        yield _tried(AUTHORITY, lambda: _ends(kit.folder / AUTHORITY))
+        yield _tried(NODE_KEY, lambda: _private(kit.folder / NODE_KEY))
+        yield _tried(POLICY_FILE, lambda: _policy(kit.folder / POLICY_FILE))
         if kit.rows is not None:
             found = os.access(kit.rows, os.R_OK)
             text = f"{kit.rows} can be read" if found else f"{kit.rows} cannot be read; correct {kit.folder}/node.env"
             yield Finding("rows", "ok" if found else "failed", text)
     else:
         yield from check_certificates(kit.folder)
-    yield _tried("superlink", lambda: check_superlink(kit.address, kit.certificates.authority))
+    yield _tried("superlink", lambda: check_superlink(kit.address, kit.folder / AUTHORITY))
 
 
 def _policy(path: Path) -> Finding:
