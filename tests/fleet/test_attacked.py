@@ -120,7 +120,6 @@ def test_a_liar_holds_what_it_claims() -> None:
         [size * (3 if client in attackers.members else 1) for client, size in enumerate((6, 40, 9, 25, 30, 14))]
     )
     assert record.facts["samples"].tolist() == sizes.tolist()
-    assert record.weights is not None
     assert record.weights.weights == pytest.approx(sizes / sizes.sum())
 
 

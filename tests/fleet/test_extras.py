@@ -89,7 +89,6 @@ def test_checkpoints_keep_every_leaf_of_a_state_to_the_bit(tmp_path: Path):
     }
     write_checkpoint(tmp_path, State(model, History(7), own))
     found = read_checkpoint(tmp_path, 7)
-    assert found is not None
     assert (found[0].tobytes(), found[2]) == (model.tobytes(), 7)
     assert found[1]["search"] == own["search"]
     assert found[1]["server"]["optimizer"]["momentum"].tobytes() == momentum.tobytes()

@@ -112,7 +112,6 @@ def after_a_step(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     monkeypatch.setattr(stack, "find_kernels", lambda: kernels)
     torch.manual_seed(0)
     flat = FlatModule(two_convolutions(channels=1, side=8, kernel=3, hidden=12, outputs=3))
-    assert flat.stack is not None
     x, y = torch.rand(5, 8, 8, 1).permute(0, 3, 1, 2), torch.tensor([0, 1, 2, 1, 0])
     with torch.no_grad():
         flat.stack.backward(flat.stack.forward(x), y, 0.2, 0.5)

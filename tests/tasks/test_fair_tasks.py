@@ -54,7 +54,6 @@ def test_compas_as_published() -> None:
 
 def test_the_servers_rows_are_nobody_elses() -> None:
     plain, apart = adult(), adult(server=2000)
-    assert apart.server is not None
     assert (len(apart.server), apart.train.sizes.sum()) == (2000, 30561)
     assert apart.test.y.tolist() == plain.test.y.tolist()
     everything = np.concatenate([apart.server.x, apart.train.x])

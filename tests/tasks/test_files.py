@@ -52,7 +52,6 @@ def test_each_file_is_a_client(way: str, folder: Path) -> None:
     data = make_federation(config.task, 0)
     assert data.names == ("north", "site 2", "site 10")
     assert (data.train.sizes + data.test.sizes).tolist() == [ROWS] * 3
-    assert data.data is not None
     assert [file["rows"] for file in data.data.files] == [ROWS] * 3
     in_python = Federation.from_files(folder, label="died")
     assert np.array_equal(in_python.train.x, data.train.x)
@@ -68,7 +67,6 @@ def test_one_file_is_one_client_and_a_column_may_name_clients(folder: Path) -> N
     assert Federation.from_files(["in/north.csv", folder / "site 2.csv.gz"], label="died").names == ("north", "site 2")
     data = Federation.from_files("in/*.csv*", label="died", client="ward")
     assert data.names == ("heart", "lung")
-    assert data.encoder is not None
     assert [column.name for column in data.encoder.columns] == ["age", "ph"]
     dealt = Federation.from_files("in", label="died", partition="iid", clients=5)
     assert len(dealt.names) == 5
@@ -84,11 +82,9 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
 def test_a_renamed_column_is_the_same_column(folder: Path) -> None:
     rows(0).rename(columns={"ph": "arterial ph"}).to_csv(folder / "north.csv", index=False)
     different = Federation.from_files("in", label="died").data
-    assert different is not None
     assert [one.kind for one in different.suspicions] == ["schema", "schema"]
     assert "Does north have ph under another name" in different.suspicions[1].text
     data = Federation.from_files("in", label="died", rename={"arterial ph": "ph"})
-    assert data.data is not None
     assert data.data.suspicions == ()
     with pytest.raises(DataError, match=r"task\.rename gives two columns .* the name 'age'"):
         Federation.from_files("in", label="died", rename={"ward": "age"})
@@ -97,7 +93,6 @@ def test_a_renamed_column_is_the_same_column(folder: Path) -> None:
 def test_a_copied_file_is_suspected(folder: Path) -> None:
     rows(0).to_csv(folder / "south.csv", index=False)
     data = Federation.from_files("in/*.csv", label="died")
-    assert data.data is not None
     one = next(one for one in data.data.suspicions if one.kind == "copy")
     assert (one.client, "Is south a copy of north?" in one.text) == ("south", True)
     kept = Federation.from_files("in/*.csv", label="died", replace={"file": {"south": ""}})

@@ -38,10 +38,8 @@ def test_windows_by_hand():
 
 def test_no_row_reaches_from_training_into_testing():
     rows = make_rows(iter([("a: B", TEXT * 20), ("a: C", "too short")]))
-    assert rows.ids is not None
     assert rows.ids.names == ("a: B",)
     cut = int(len(TEXT * 20) * 0.8)
-    assert rows.for_test is not None
     assert (~rows.for_test).sum() == len(windows((TEXT * 20)[:cut])[1])
     with pytest.raises(DataError, match="at least 1,000 characters"):
         make_rows(iter([("a: C", "too short")]))

@@ -33,7 +33,6 @@ def messy(folder: Path) -> Federation:
 
 
 def suspicions(data: Federation) -> tuple[Suspicion, ...]:
-    assert data.data is not None
     return data.data.suspicions
 
 
@@ -64,7 +63,6 @@ def test_suspicions_are_ranked_questions_with_a_key(messy: Federation) -> None:
 
 def test_no_planted_problem_is_learned_from(messy: Federation, folder: Path) -> None:
     encoder = messy.encoder
-    assert encoder is not None
     assert encoder.labels == ("no", "yes")
     columns = {column.name: column for column in encoder.columns}
     assert not LEFT_OUT & columns.keys()
@@ -167,7 +165,6 @@ def test_doctor_and_run_name_the_problems_before_round_1(
 def test_a_fresh_file_is_read_by_the_same_rules(messy: Federation, folder: Path) -> None:
     from fedmerit.tasks.formats.table_files import read_table
 
-    assert messy.encoder is not None
     inputs, notes = messy.encoder(read_table(folder / "east.csv"))
     assert notes == []  # the file's stem names the client, its words and limits are those of training
     east = messy.names.index("east")
@@ -270,7 +267,6 @@ def test_rare_and_unknown_labels_are_no_classes(tmp_path: Path) -> None:
         labels = words.copy()
         labels[7] = odd
         data = Federation.from_files(written(tmp_path, a=frame(y=labels), b=frame(y=words)), label="y", seed=1)
-        assert data.encoder is not None
         assert data.encoder.labels == ("no", "yes")
         assert [one.text for one in suspicions(data) if one.kind == "label" and repr(odd) in one.text]
         kept = Federation.from_files(tmp_path, label="y", replace={"y": {odd: odd}})
@@ -297,7 +293,6 @@ def test_a_client_that_writes_other_words_is_asked_about(tmp_path: Path) -> None
 
 def test_a_column_that_names_the_client_is_left_out(tmp_path: Path) -> None:
     data = Federation.from_files(written(tmp_path, a=frame(site="A1"), b=frame(site="B1")), label="y")
-    assert data.encoder is not None
     assert [column.name for column in data.encoder.columns] == ["x"]
     assert [(one.kind, one.column) for one in suspicions(data)] == [("id", "site")]
 
@@ -322,7 +317,6 @@ def test_a_file_of_training_is_predicted_by_the_rules_of_training(tmp_path: Path
     values = [*map(str, range(58)), "pending", "-888"]
     tables = {"a": frame(v=values), "b": frame(v=range(60)).rename(columns={"v": "volume"}), "c": frame(v=range(60))}
     data = Federation.from_files(written(tmp_path, **tables), label="y", rename={"volume": "v"}, seed=1)
-    assert data.encoder is not None
     for site in "abc":
         inputs, notes = data.encoder(read_table(tmp_path / f"{site}.csv"))
         rows = {tuple(row) for row in inputs.tolist()}
@@ -334,9 +328,7 @@ def test_bytes_that_are_not_utf8_may_come_late(tmp_path: Path) -> None:
     rows = "u,1,0\nu,2,1\nv,1,1\nv,2,0\n" * 5000 + "é,1,0\né,2,1\n" * 9
     (tmp_path / "a.csv").write_bytes(f"w,x,y\n{rows}".encode("cp1252"))
     data = Federation.from_files(tmp_path, label="y")
-    assert data.encoder is not None
     assert "é" in data.encoder.columns[0].kinds
-    assert data.data is not None
     assert data.data.files[0]["form"] == "commas, Windows-1252"
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
 from fedmerit.core.updates import Updates
 
-WIRES: Mapping[str, np.dtype[np.floating[Any]]] = MappingProxyType(
-    {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
-)
+WIRES: Mapping[str, np.dtype[np.floating[Any]]] = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
 """Types of the numbers that clients send, by the name in `run.wire`."""
 
 

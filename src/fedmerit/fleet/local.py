@@ -186,7 +186,7 @@ class LocalFleet:
         seconds: dict[ClientId, float] = {}
         failed: dict[ClientId, str] = {}
         while groups:
-            jobs = [("train", group, names, seed, index) for group in groups]
+            jobs = [("train_clients", group, names, seed, index) for group in groups]
             groups = []
             for job, result in self._pool.map(jobs):
                 group = job[1]
@@ -274,13 +274,13 @@ class LocalFleet:
         """Run one job per client."""
         self._equip([model], 1)
         models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
-        right = self._ask("right", on, models)
+        right = self._ask("count_right", on, models)
         return Evaluation(np.array(list(right.values())), np.diff(self._asked[on].offsets.array))
 
     def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
         """Accuracy of each client; NaN without rows."""
         sizes = np.diff(self._asked[on].offsets.array)
-        right = self._ask("right", on, models)
+        right = self._ask("count_right", on, models)
         return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
 
     def save(self, run: Path, index: int) -> None:
@@ -344,7 +344,7 @@ class LocalFleet:
         self._add_training_rows(on)
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
-        jobs = [("test", on, len(models), job, losses) for job in _testing_jobs(offsets, mask)]
+        jobs = [("test_rows", on, len(models), job, losses) for job in _testing_jobs(offsets, mask)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,16 +81,9 @@ class Worker:
     wire: str = "float32"
 
     def __call__(self, kind: str, *job: Any) -> Any:
-        """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
-        work: Mapping[str, Callable[..., Any]] = {
-            "train": self.train_clients,
-            "test": self.test_rows,
-            "right": self.count_right,
-            "answer": self.answer,
-            "audit": self.audit,
-        }
+        """Call the method `kind`: it trains clients, or tests models on rows of all clients or of one."""
         with shared_rows():
-            return work[kind](*job)
+            return getattr(self, kind)(*job)
 
     def train_clients(
         self, places: Sequence[Place], facts: Sequence[str], seed: int, index: int

@@ -29,7 +29,6 @@ AVX-512 (1 % in one row) and up to 13 % for celeba-cnn with AVX2; the bits of a 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -45,7 +44,7 @@ class Kernels:
 
 FIRST = Kernels(channels_last=False, onednn_dense=False)
 """Default, with which all runs on AVX2 were computed."""
-BY_CAPABILITY: Mapping[str, Kernels] = MappingProxyType({"AVX512": Kernels(channels_last=True, onednn_dense=True)})
+BY_CAPABILITY: Mapping[str, Kernels] = {"AVX512": Kernels(channels_last=True, onednn_dense=True)}
 """Exceptions from FIRST by the table above, by torch's name of the instruction set."""
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 
 from torch import Tensor, nn
 
@@ -72,43 +71,37 @@ def glorot(module: nn.Module) -> nn.Module:
     return module
 
 
-MODELS: Mapping[str, Build] = MappingProxyType(
-    {
-        "digits-mlp": partial(dense, 64, 32, 10),
-        "digits-linear": partial(dense, 64, 10),
-        "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
-        "mnist-cnn-linear": partial(
-            two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False
-        ),
-        "mnist-mlp": partial(dense, 784, 64, 10),
-        "m2f-cnn": m2f_cnn,
-        "adult-mlp": partial(dense, 91, 32, 2),
-        "adult-linear": partial(dense, 91, 2),
-        "compas-mlp": partial(dense, 15, 10, 2),
-        "compas-linear": partial(dense, 15, 2),
-        "german-credit-mlp": partial(dense, 63, 16, 2),
-        "german-credit-linear": partial(dense, 63, 2),
-        "heart-linear": partial(dense, 13, 1),
-        "heart-mlp": partial(dense, 13, 16, 2),
-        "medpar-linear": partial(dense, 6, 1),
-        "medpar-mlp": partial(dense, 6, 16, 2),
-        "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
-        "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
-        "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
-        "femnist-mlp": partial(dense, 784, 64, 62),
-        "shakespeare-lstm": partial(NextCharacter, 96, 256, 2),
-        "shakespeare-lstm-small": partial(NextCharacter, 96, 64, 1),
-    }
-)
+MODELS: Mapping[str, Build] = {
+    "digits-mlp": partial(dense, 64, 32, 10),
+    "digits-linear": partial(dense, 64, 10),
+    "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
+    "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
+    "mnist-mlp": partial(dense, 784, 64, 10),
+    "m2f-cnn": m2f_cnn,
+    "adult-mlp": partial(dense, 91, 32, 2),
+    "adult-linear": partial(dense, 91, 2),
+    "compas-mlp": partial(dense, 15, 10, 2),
+    "compas-linear": partial(dense, 15, 2),
+    "german-credit-mlp": partial(dense, 63, 16, 2),
+    "german-credit-linear": partial(dense, 63, 2),
+    "heart-linear": partial(dense, 13, 1),
+    "heart-mlp": partial(dense, 13, 16, 2),
+    "medpar-linear": partial(dense, 6, 1),
+    "medpar-mlp": partial(dense, 6, 16, 2),
+    "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
+    "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
+    "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
+    "femnist-mlp": partial(dense, 784, 64, 62),
+    "shakespeare-lstm": partial(NextCharacter, 96, 256, 2),
+    "shakespeare-lstm-small": partial(NextCharacter, 96, 64, 1),
+}
 """The closed table of models by name."""
 
 
-SIZED: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType(
-    {
-        "mlp": one_hidden,
-        "linear": dense,
-    }
-)
+SIZED: Mapping[str, Callable[[int, int], nn.Module]] = {
+    "mlp": one_hidden,
+    "linear": dense,
+}
 """Models whose size depends on the data: built from the number of inputs and of classes."""
 
 

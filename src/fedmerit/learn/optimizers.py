@@ -1,7 +1,6 @@
 """Optimizers on flat vectors; their state lasts for one client's round."""
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,13 +9,6 @@ from fedmerit.config.schema import TrainConfig
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """Adam's settings, PyTorch's defaults; tune only `train.lr`."""
-
-
-class Optimizer(Protocol):
-    """Step of values along a gradient; it may overwrite both."""
-
-    def __call__(self, values: Tensor, gradient: Tensor) -> None:
-        """One step."""
 
 
 class Sgd:
@@ -53,7 +45,7 @@ class Adam:
         values.addcdiv_(self.first, root, value=-self.lr / (1 - BETA1**self.steps))
 
 
-def make_optimizer(config: TrainConfig, like: Tensor) -> Optimizer:
+def make_optimizer(config: TrainConfig, like: Tensor) -> Sgd | Adam:
     """Return a new optimizer as [train] configures it."""
     if config.optimizer == "sgd":
         return Sgd(config.lr, config.momentum, like)

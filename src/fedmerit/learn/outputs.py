@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -11,22 +11,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from fedmerit.core.targets import Number, Target
-
-
-class Output(Protocol):
-    """Interpretation of outputs (rows, values)."""
-
-    def prepare(self, y: NDArray[Any]) -> Tensor:
-        """Convert labels for the loss."""
-
-    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Sum of the rows' losses."""
-
-    def decide(self, outputs: Tensor) -> Tensor:
-        """Prediction."""
-
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probability of each class."""
 
 
 class ClassOutput:
@@ -75,6 +59,10 @@ class NumberOutput:
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Raise: numbers have no probabilities."""
         raise ValueError("a target that is a number has no probabilities; use a target of classes")
+
+
+Output: TypeAlias = ClassOutput | NumberOutput
+"""Interpretation of a module's outputs (rows, values)."""
 
 
 def output_of(target: Target) -> Output:

@@ -25,7 +25,7 @@ from fedmerit.learn.devices import CPU, describe, fetch, find_device, part_rows,
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Arguments, Inputs, call
 from fedmerit.learn.optimizers import make_optimizer
-from fedmerit.learn.outputs import Output, logits, output_of
+from fedmerit.learn.outputs import logits, output_of
 from fedmerit.learn.stack import Stack
 
 T = TypeVar("T")
@@ -108,9 +108,14 @@ class TorchLearner:
             flat.module.train()
             output = output_of(self.target)
             stack = flat.stack if self._is_common else None
-            total = _Total(partial(call, flat.module, self.inputs), output, self.loss)
             y = output.prepare(samples.y).to(self.device)
-            step = _Step(flat, stack, total, self.config, inputs, y, correction)
+
+            def total(x: Tensor, y: Tensor) -> Tensor:
+                """Sum of the losses of a batch's rows."""
+                outputs = call(flat.module, self.inputs, x)
+                return output.loss(logits(outputs), y) if self.loss is None else self.loss(outputs, y) * len(y)
+
+            step = _Step(flat, stack, total, self.loss is None, self.config, inputs, y, correction)
             for rows in self._batches(samples, seed, epochs):
                 step(rows)
                 steps += 1
@@ -280,19 +285,6 @@ class TorchLearner:
             return [of(logits(forward(inputs[slice(start, start + part)]))) for start in range(0, len(x), part)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Total:
-    """Sum of the losses of a batch's rows, by the target or by a user-defined loss."""
-
-    module: Callable[[Tensor], Any]
-    output: Output
-    own: Loss | None
-
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        outputs = self.module(x)
-        return self.output.loss(logits(outputs), y) if self.own is None else self.own(outputs, y) * len(y)
-
-
 class _Step:
     """One SGD step as a few operations on whole vectors.
 
@@ -305,7 +297,8 @@ class _Step:
         self,
         flat: FlatModule,
         stack: Stack | None,
-        total: _Total,
+        total: Callable[[Tensor, Tensor], Tensor],
+        splits: bool,
         config: TrainConfig,
         x: Inputs,
         y: Tensor,
@@ -314,7 +307,7 @@ class _Step:
         self.flat, self.stack, self.total, self.config, self.x, self.y = flat, stack, total, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         rows = part_rows(flat.device)
-        self.part = rows if batch > rows and flat.rows_are_independent and total.own is None else batch
+        self.part = rows if batch > rows and flat.rows_are_independent and splits else batch
         self.at_once = self.part == batch and is_plain(config)
         self.pull = config.prox
         self.anchor = flat.trained.clone() if self.pull else None

@@ -164,11 +164,6 @@ class ClientData:
         for which, samples in {"training": self.train, "test": self.test, "validation": self.validation}.items():
             check_samples(samples, f"{which} rows of {self.name}", self.target)
 
-    def copied(self) -> ClientData:
-        """Return a copy with separate arrays, so that the other clients' arrays can be freed."""
-        train, test, validation = map(_copied, (self.train, self.test, self.validation))
-        return replace(self, train=train, test=test, validation=validation)
-
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
 """Stands for no validation rows until the number of clients is known."""
@@ -338,8 +333,3 @@ def _rows_of(
     attributes: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64] | NDArray[np.bool_]
 ) -> dict[str, NDArray[Any]]:
     return {name: column[rows] for name, column in attributes.items()}
-
-
-def _copied(samples: Samples) -> Samples:
-    attributes = {name: column.copy() for name, column in samples.attributes.items()}
-    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes, samples.own)

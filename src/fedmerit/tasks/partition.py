@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from fedmerit.tasks.federation import Ids
 from fedmerit.tasks.registry import MADE, SENSITIVE, TASKS, find_task
 
 Rows: TypeAlias = NDArray[np.int64]
-NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
+NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = {}
 SHARDS = 2
 """Shards per client, as in McMahan et al. 2017."""
 ATTEMPTS = 11

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -65,23 +65,21 @@ class TaskSpec:
     sized: bool = False
 
 
-TASKS: Mapping[str, str] = MappingProxyType(
-    {
-        "digits": "fedmerit.tasks.datasets.digits:DIGITS",
-        "mnist": "fedmerit.tasks.datasets.mnist:MNIST",
-        "mnist-two-groups": "fedmerit.tasks.datasets.mnist:TWO_GROUPS",
-        "fashion-mnist": "fedmerit.tasks.datasets.mnist:FASHION",
-        "celeba": "fedmerit.tasks.datasets.celeba:CELEBA",
-        "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
-        "adult": "fedmerit.tasks.datasets.people:ADULT",
-        "compas": "fedmerit.tasks.datasets.people:COMPAS",
-        "german-credit": "fedmerit.tasks.datasets.people:GERMAN_CREDIT",
-        "heart-disease": "fedmerit.tasks.datasets.hospitals:HEART",
-        "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
-        "medpar": "fedmerit.tasks.datasets.hospitals:MEDPAR",
-        "movielens": "fedmerit.tasks.datasets.movielens:MOVIELENS",
-    }
-)
+TASKS: Mapping[str, str] = {
+    "digits": "fedmerit.tasks.datasets.digits:DIGITS",
+    "mnist": "fedmerit.tasks.datasets.mnist:MNIST",
+    "mnist-two-groups": "fedmerit.tasks.datasets.mnist:TWO_GROUPS",
+    "fashion-mnist": "fedmerit.tasks.datasets.mnist:FASHION",
+    "celeba": "fedmerit.tasks.datasets.celeba:CELEBA",
+    "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
+    "adult": "fedmerit.tasks.datasets.people:ADULT",
+    "compas": "fedmerit.tasks.datasets.people:COMPAS",
+    "german-credit": "fedmerit.tasks.datasets.people:GERMAN_CREDIT",
+    "heart-disease": "fedmerit.tasks.datasets.hospitals:HEART",
+    "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
+    "medpar": "fedmerit.tasks.datasets.hospitals:MEDPAR",
+    "movielens": "fedmerit.tasks.datasets.movielens:MOVIELENS",
+}
 """Where each task's TaskSpec is, as module:attribute."""
 
 TABLE_TASK = "fedmerit.tasks.table:TABLE"
@@ -196,7 +194,7 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     if config.task.data == NODES:
         raise ConfigError("this node has no data; start it with --node-config \"data='FILE' name='NAME'\"")
     half = make_task(config).client(client)
-    return replace(half, data=half.data.copied())
+    return replace(half, data=deepcopy(half.data))
 
 
 def make_node(config: Config, source: str, name: str) -> ClientHalf:

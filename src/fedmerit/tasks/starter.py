@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import tomli_w
@@ -21,33 +20,27 @@ from fedmerit.tasks.files import is_several, read_tables
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.registry import find_task
 
-MATTERS: Mapping[str, str] = MappingProxyType(
-    {
-        "size": "clients with more rows count more (FedAvg)",
-        "priority": "criteria in an order that you choose, such as label diversity before dataset size",
-        "honesty": "some clients may attack or lie, and the server has no rows",
-        "validation": "the server tests every model on its own rows and uses the better half",
-        "fairness": "groups of people are treated alike, measured on the server's own rows",
-        "rounds": "few rounds without tuning: clients choose the length of the server's step",
-        "rewards": "clients that contribute more get a better model",
-    }
-)
+MATTERS: Mapping[str, str] = {
+    "size": "clients with more rows count more (FedAvg)",
+    "priority": "criteria in an order that you choose, such as label diversity before dataset size",
+    "honesty": "some clients may attack or lie, and the server has no rows",
+    "validation": "the server tests every model on its own rows and uses the better half",
+    "fairness": "groups of people are treated alike, measured on the server's own rows",
+    "rounds": "few rounds without tuning: clients choose the length of the server's step",
+    "rewards": "clients that contribute more get a better model",
+}
 """Answers to the question what matters most."""
 
-TRAIN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"digits": {"lr": 0.3}, "mnist": {"lr": 0.1}, "fashion-mnist": {"lr": 0.1}}
-)
+TRAIN: Mapping[str, Mapping[str, Any]] = {"digits": {"lr": 0.3}, "mnist": {"lr": 0.1}, "fashion-mnist": {"lr": 0.1}}
 """Settings of [train] that train these tasks well; other tasks start from `OTHERS`."""
-OTHERS: Mapping[str, Any] = MappingProxyType({"lr": 0.05, "epochs": 2})
+OTHERS: Mapping[str, Any] = {"lr": 0.05, "epochs": 2}
 CHOICES = ("DS", "LD", "CB", "LC", "MW")
 """Criteria that `init` offers: every task has their facts."""
-WHY: Mapping[str, str] = MappingProxyType(
-    {
-        "name": "`fedmerit list recipes` shows more",
-        "criteria": "most important first; `fedmerit list criteria` shows more",
-        "score": "only the better half of a round gets weight",
-    }
-)
+WHY: Mapping[str, str] = {
+    "name": "`fedmerit list recipes` shows more",
+    "criteria": "most important first; `fedmerit list criteria` shows more",
+    "score": "only the better half of a round gets weight",
+}
 """Comments on the keys of [recipe]."""
 LABELS = (
     *("label", "labels", "target", "class", "outcome", "y", "died", "dead", "death", "mortality", "deceased"),

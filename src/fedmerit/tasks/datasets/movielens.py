@@ -29,7 +29,7 @@ MODELS = {
     "movielens-ratings": FactorLearner(FILMS),
     "movielens-ranking": FactorLearner(FILMS, unseen=0.1, ridge=1.0),
 }
-UNUSED = ("batch", "optimizer", "momentum", "clip", "prox")
+UNUSED = ("batch", "optimizer", "momentum", "prox")
 """Keys of [train] that have no effect on this learner."""
 
 
