@@ -132,17 +132,10 @@ def test_validation_that_keeps_no_row_is_an_error() -> None:
         build_federation(numbered(7), numbered(7), TaskConfig(validation=0.9), MINE, 0)
 
 
-@pytest.mark.parametrize("key", ["validation"])
-@pytest.mark.parametrize("value", [-0.1, 1.01, float("nan"), "0.5", True])
-def test_shares_out_of_range(key: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=rf"task.{key}: "):
-        make_config({"task": {key: value}})
-
-
-def test_the_ends_of_the_shares() -> None:
-    assert make_config({"task": {"validation": 0}}).task == TaskConfig()
-    with pytest.raises(ConfigError):
-        make_config({"task": {"validation": 1}})
+@pytest.mark.parametrize("value", [-0.1, 1, 1.01, float("nan"), "0.5", True])
+def test_shares_out_of_range(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"task.validation: "):
+        make_config({"task": {"validation": value}})
 
 
 def test_rows_that_the_data_keeps_for_testing() -> None:

@@ -137,26 +137,6 @@ def test_two_classes_are_needed_to_flip() -> None:
     assert free.train.x.dtype == np.uint8
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"1, 2, 3\n", "15 cells .got 3"),
-        (b"", "no row"),
-        (b"\xff\xfe", "not a readable table"),
-    ],
-)
-def test_files_that_are_no_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str) -> None:
-    (tmp_path / "adult").mkdir()
-    for name in ("adult.data.gz", "adult.test.gz"):
-        (tmp_path / "adult" / name).write_bytes(gzip.compress(content))
-    monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=says):
-        find_task("adult").load(TaskConfig(data="adult"), 0)
-    (tmp_path / "adult" / "adult.data.gz").write_bytes(b"no gzip")
-    with pytest.raises(DataError, match=r"15 cells \(got 1"):
-        find_task("adult").load(TaskConfig(data="adult"), 0)
-
-
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"", b"\xff\xfe\x00"])
 def test_files_that_are_no_compas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     (tmp_path / "compas").mkdir()

@@ -41,15 +41,6 @@ def test_writers_of_the_file(data: Path) -> None:
     assert np.array_equal(federation.train.y, federation.train.x[:, 0, 0, 0] % 62)
 
 
-def test_copies_are_dropped_wherever_they_are(data: Path) -> None:
-    arrays = writer_arrays(WRITERS)
-    arrays["split"][0] = 1  # one copy for testing, the other to train on
-    save_writers(data, arrays)
-    federation = load()
-    assert shades(federation, 0) == list(range(18))
-    assert shades(federation, 0, "test") == [18, 19]
-
-
 def test_another_test_set_than_the_given(data: Path) -> None:
     save_writers(data, writer_arrays({"a": 200, "b": 50}))
     given_split, matched, made = load(), load(test="matched"), load(partition="iid")
@@ -57,13 +48,6 @@ def test_another_test_set_than_the_given(data: Path) -> None:
     assert shades(matched, 0, "test") != shades(given_split, 0, "test")
     assert made.names == ("0", "1"), "as many clients as writers"
     assert made.test.sizes.tolist() == [13, 13], "LEAF's tenth of each client's 125 rows"
-
-
-def test_some_of_the_writers(data: Path) -> None:
-    save_writers(data, writer_arrays({f"w{number}": 10 for number in range(9)}))
-    federation = load(clients=4)
-    assert len(federation.names) == 4
-    assert all(shades(federation, place)[0] == 10 * int(name[1:]) for place, name in enumerate(federation.names))
 
 
 @pytest.mark.parametrize("name", ["images", "labels", "writer", "split", "duplicate", "writer_names"])

@@ -104,13 +104,6 @@ def test_the_share_of_own_rows_can_be_set() -> None:
     assert len(own_test_rows(rows, labels, "matched", 0, 0.3)[1][0]) == 30
 
 
-@pytest.mark.parametrize("way", ["matched", "random"])
-def test_own_random_rows_differ_between_seeds(way: str) -> None:
-    rows, labels = [np.arange(100)], np.arange(100) % 2
-    one, two = (own_test_rows(rows, labels, way, seed, 0.1)[1][0] for seed in (1, 2))  # type: ignore[arg-type]
-    assert not np.array_equal(one, two)
-
-
 def test_the_sizes_of_the_papers_celeba() -> None:
     """The authors' choice of people gives their 4,168 clients, 77,098 and 19,319 images [PMCFL]."""
     with np.load(real_folder("celeba") / "celeba_annotations.npz", allow_pickle=False) as file:

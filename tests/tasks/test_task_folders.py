@@ -163,11 +163,6 @@ IMAGES = np.arange(3 * 4 * 4).reshape(3, 4, 4).astype(np.uint8)
 GOOD = idx_bytes(IMAGES)
 
 
-@pytest.mark.parametrize("name", ["images.gz", "images"])
-def test_gzipped_and_plain_files_read_alike(tmp_path: Path, name: str) -> None:
-    assert np.array_equal(read_idx(write_idx(tmp_path / name, IMAGES), 4, 4), IMAGES)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
