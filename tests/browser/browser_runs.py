@@ -1,7 +1,5 @@
 """Real runs on the embedded digits for the browser's tests, and the names that would do harm if they were markup."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from pathlib import Path

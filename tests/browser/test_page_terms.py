@@ -1,7 +1,5 @@
 """The page's terms: what it says a score is made of is what Python says, in node with all digits and in the browser."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The report in a browser: every panel, by pointer and by keyboard, on a phone and in the dark, under hostile names."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3

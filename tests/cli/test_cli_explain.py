@@ -1,7 +1,5 @@
 """`fedmerit explain` and `fedmerit report --text`: why a client got its weight, how a run went."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An expert's way without Python: a CSV of clients, [facts] in TOML, a priority over them, a run, the reason."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`fedmerit init`: answers become a file that loads; completion and the groups of --help."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Help and lists: what a newcomer asks first."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """doctor, renew and logs as JSON: what somebody who operates a federation sees."""
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime, timedelta

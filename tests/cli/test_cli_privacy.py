@@ -1,7 +1,5 @@
 """`fedmerit doctor` on a private configuration: what it costs before it runs, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

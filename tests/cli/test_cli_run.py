@@ -1,7 +1,5 @@
 """`fedmerit run`: what it writes, what it refuses, how it fails."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

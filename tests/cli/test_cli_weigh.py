@@ -1,7 +1,5 @@
 """`fedmerit weigh`: from a table of criteria to weights, without any training."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections import Counter

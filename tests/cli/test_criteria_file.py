@@ -1,7 +1,5 @@
 """A table of criteria from a CSV or xlsx file."""
 
-from __future__ import annotations
-
 import io
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """Aggregators: what weight does in them, what a few clients cannot do, in blocks and in a whole round."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Agreement and the early contributions: by hand, and where labels are poisoned."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """ARC: the longest updates are clipped to the norm of the longest of the others [ARC]."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers import small_task

@@ -1,7 +1,5 @@
 """Attacks by hand: each formula on numbers small enough to check, and who is drawn to attack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Caps in a recipe: in each group, in ledger and explanation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nothing that came from a client is trusted: a bad reply is dropped with a reason, and the round goes on."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

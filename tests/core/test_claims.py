@@ -1,7 +1,5 @@
 """Claims: what of a lie counts, and how little weight a lie gains: in a grid of liars, and as a law."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Client facts: names that are criteria, degrees by hand, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Clip: which updates are shortened, by how much, and where that is reported."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collecting: who is drawn in which round, with which epochs and learning rate, and how long a server waits."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

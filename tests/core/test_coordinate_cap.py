@@ -1,7 +1,5 @@
 """Bounds of coordinates and the server as a member of the mean, by hand; what they need, and a resumed run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

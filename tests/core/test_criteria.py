@@ -1,7 +1,5 @@
 """Criteria: which facts they need, what they compute, how they are found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What clients measure about their own rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

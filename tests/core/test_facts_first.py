@@ -1,7 +1,5 @@
 """Facts first: streamed sums have the bits of stored ones, drop-outs are divided out, integers stay in bounds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

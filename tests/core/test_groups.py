@@ -1,7 +1,5 @@
 """Groups: planted directions are found again, each cut does what it says, and the numbering depends on nothing else."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

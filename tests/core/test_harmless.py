@@ -1,7 +1,5 @@
 """Harmless: who is eliminated by the loss on the server's rows, by hand, and the gate of Alignment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory of last answers: who is recalled, with which facts, and what a remembered answer does not count for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

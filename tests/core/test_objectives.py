@@ -1,7 +1,5 @@
 """Objectives, targets and measures: equal to fairlearn's and scikit-learn's, and honest about what rows cannot tell."""
 
-from __future__ import annotations
-
 import fairlearn.metrics as fair
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Server optimizers: by hand, against torch's optimizers, and in whole rounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

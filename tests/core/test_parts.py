@@ -1,7 +1,5 @@
 """The laws of all parts: settings are checked, documented and kept as JSON; parts that do not go together say why."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The private aggregate: sensitivity, noise, and what an attacker can tell from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Algorithms under published names equal transcriptions of their papers' pseudo-code, written without our parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

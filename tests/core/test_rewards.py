@@ -1,7 +1,5 @@
 """Rewards: how many entries, which ones, sent and rebuilt exactly, and when a client takes them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Robust criteria, reputations and the recipe robust: values by hand, in range for any updates, what attackers hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

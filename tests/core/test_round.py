@@ -1,7 +1,5 @@
 """One round: who is drawn, how updates are combined, what is recorded; `test_round_spec` has whole rounds by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@ Each test goes facts -> criteria -> normalised table -> scores -> weights -> nex
 the server's rows answer what is written down here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

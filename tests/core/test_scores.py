@@ -1,7 +1,5 @@
 """Scores and ranks by hand and by law: what comes out, what they say of it, and which settings they refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

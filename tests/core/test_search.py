@@ -1,7 +1,5 @@
 """Searches: which candidates are visited and taken, what goes out in which exchange, what it costs, what is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations

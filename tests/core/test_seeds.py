@@ -1,7 +1,5 @@
 """Seeds: the same numbers in every version, on every machine, and others for every purpose and place."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from fedmerit.core.seeds import attack_seed, derive, generator, train_seed

@@ -1,7 +1,5 @@
 """The server's own part: its layers and rows, and which of its ways it asks models in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text of strangers is cut and made harmless; values show what is not at its default."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fedmerit.core.showing import MOST_TEXT, printable, settings_html, short_repr, visible

@@ -1,7 +1,5 @@
 """The similarity filter: blocks that are excluded over rounds, whichever is the majority of one round, and its laws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What goes to clients and comes back, what the server remembers of a round, and where its seconds went."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

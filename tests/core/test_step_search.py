@@ -1,7 +1,5 @@
 """Step search: which step is taken, which clients judge, what that costs, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Suspects: what is odd in a round, and that nobody is suspected for one number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """What is told of the machine: cores, the processor's name, its widest instructions."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

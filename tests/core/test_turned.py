@@ -1,7 +1,5 @@
 """Turned clients: who is excluded after honest rounds, who never turned, and how one returns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers import CannedFleet, run_canned

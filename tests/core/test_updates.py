@@ -1,7 +1,5 @@
 """Updates: sums, lengths and cosines, whatever the size and wherever the rows lie."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Weights by hand: normalising, shares, notes, groups put together, how weights show themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

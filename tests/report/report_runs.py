@@ -1,7 +1,5 @@
 """Run folders for the report's tests: small ledgers with all that can happen in a round."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """The model card: its sections, figures that can be computed again, and what it leaves out."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

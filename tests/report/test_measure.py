@@ -1,7 +1,5 @@
 """`run.measure`: runs, studies, pages, searches and stopping by AUC or MAE; and what federation is worth."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report's data: what is embedded agrees with the ledger, number by number; groups keep their colours."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from itertools import pairwise

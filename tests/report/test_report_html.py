@@ -1,7 +1,5 @@
 """The report as a file: complete, offline, harmless, and never half written."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

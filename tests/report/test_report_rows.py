@@ -1,7 +1,5 @@
 """Rows of a report: study folders, runs that differ in the seed alone, means and ranges over them, tunings."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Suspects of a run for readers: in words, with the truth where attackers were planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a run shows in scripts, notebooks and terminals: page, figure, tables, short texts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

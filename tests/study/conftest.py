@@ -1,7 +1,5 @@
 """A small finished study that tests look at, and never change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

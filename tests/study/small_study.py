@@ -1,7 +1,5 @@
 """The plan of a small study: rows that learn, rows that stand still, and one without a common model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedmerit.study.plan import Plan, make_plan

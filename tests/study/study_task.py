@@ -1,7 +1,5 @@
 """A task for studies, without torch: softmax regression on random rows; runs fail or take long on request."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

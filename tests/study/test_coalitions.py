@@ -1,7 +1,5 @@
 """Values of clients: coalitions trained together, against training one by one and against closed forms."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """`compare`: rows are paired, a failed run leaves the others alone, a study grows, null rows, cores change nothing."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import sqlite3

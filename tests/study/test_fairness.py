@@ -1,7 +1,5 @@
 """Fairness of rewards: convergence and the accounts of a run."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Output of a study: tables of texts, on the screen, as JSON, exported; and the demo."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

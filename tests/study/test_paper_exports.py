@@ -1,7 +1,5 @@
 """Exports for papers: LaTeX that compiles, with deviations, the best in bold and labels; figures as SVG and PDF."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """STUDY.toml: what a plan and its grids say, and what they refuse so that rows stay comparable."""
 
-from __future__ import annotations
-
 import tomllib
 from itertools import product
 from pathlib import Path

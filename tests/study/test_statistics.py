@@ -1,7 +1,5 @@
 """Statistics of paired seeds: laws, values known from elsewhere, and verdicts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """A study that is stopped or killed is resumed, and ends like one that was not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Frames of studies and runs: what they say is what the ledgers say."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

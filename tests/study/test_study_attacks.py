@@ -1,7 +1,5 @@
 """Studies with attacks: rows crossed with attacks, the worst case, what is kept in the folder; and what is refused."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

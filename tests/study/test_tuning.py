@@ -1,7 +1,5 @@
 """Rows with a grid: every point on the tuning seeds, the best by one measure, resuming, growing, tables, mistakes."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tomllib

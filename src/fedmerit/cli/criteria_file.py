@@ -1,7 +1,5 @@
 """A table of criteria from a text file, to weigh clients without training."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`fedmerit demo`: the weight and the damage of clients with flipped labels, under three recipes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """`fedmerit doctor`: check the machine, the data, the clients' facts and the privacy cost before a run."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any

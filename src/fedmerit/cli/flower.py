@@ -1,7 +1,5 @@
 """`fedmerit flower`: provision a federation, start its nodes, start, follow and stop runs on Flower."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

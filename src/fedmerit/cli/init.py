@@ -1,7 +1,5 @@
 """The command that asks questions and writes a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated

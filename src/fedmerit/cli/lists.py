@@ -1,7 +1,5 @@
 """`fedmerit list`: the tasks, recipes, criteria, scores and objectives that a configuration can name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, TypeAlias

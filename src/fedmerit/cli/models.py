@@ -1,7 +1,5 @@
 """`fedmerit predict`: predict rows with the model of a run."""
 
-from __future__ import annotations
-
 import csv
 import io
 import warnings

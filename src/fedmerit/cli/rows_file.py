@@ -1,7 +1,5 @@
 """Rows to predict from a file: a table in CSV or Parquet, or the array `x` of an npz file."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Collection

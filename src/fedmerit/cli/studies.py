@@ -1,7 +1,5 @@
 """`fedmerit report`, `compare`, `export` and `demo`: pages, studies and tables."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path

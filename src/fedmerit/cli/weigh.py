@@ -1,7 +1,5 @@
 """The command that turns a table of clients into weights, without training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Check replies and criterion values: nothing that a client sends is trusted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:ME
 are families; `find_fact` builds their members.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

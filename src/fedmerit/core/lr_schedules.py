@@ -1,7 +1,5 @@
 """`train.schedule = "cosine"`: the clients' learning rate over the rounds, set by the server."""
 
-from __future__ import annotations
-
 import math
 
 from fedmerit.errors import ConfigError

@@ -1,7 +1,5 @@
 """Measures over clients: percentiles and spread of the local measure, rounds to target [PMCFL, sec. 5.3]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

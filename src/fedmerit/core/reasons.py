@@ -4,8 +4,6 @@ A reason follows from a round's table and the rule that turned it into weights, 
 it can be checked: `Rule.weights` gives the stated weight and the weight of every "what if".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

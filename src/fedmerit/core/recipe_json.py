@@ -4,8 +4,6 @@ A user-defined part is stored by its module, name and `repr`. It can be shown bu
 names is imported.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

@@ -5,8 +5,6 @@ collects differently, calls the same `aggregate_round`. A feature is a part in a
 have is not called, and no line here belongs to a single feature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

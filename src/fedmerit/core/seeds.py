@@ -3,8 +3,6 @@
 The purpose is hashed, so results depend on it: a renamed class keeps its old purpose.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import blake2b
 

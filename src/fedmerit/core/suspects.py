@@ -5,8 +5,6 @@ in at least `LEAST_SHARE` of the rounds in which it answered. Claims do not suff
 round, and most large clients are honest. Suspects are not excluded here; the recipe decides about that.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The machine: usable cores, memory, processor and its widest vector instructions."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

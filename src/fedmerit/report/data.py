@@ -1,7 +1,5 @@
 """Data of a report: what the ledgers of the compared runs hold, as plain values ready for JSON."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence

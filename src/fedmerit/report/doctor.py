@@ -1,7 +1,5 @@
 """Doctor: check before a run whether this machine can run a federation."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Explain: why each client of a round got the weight it got."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any

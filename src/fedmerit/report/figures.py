@@ -1,7 +1,5 @@
 """Figures of a study for papers (matplotlib: SVG, PDF)."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path

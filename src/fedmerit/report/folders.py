@@ -1,7 +1,5 @@
 """Folders of a report: which runs the given folders hold, and which of them are one row."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The headline of a report: which row is better than the baseline, by how much, and how sure that is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTML report: one or several runs in one file that opens offline and makes no network request."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Only GET, on loopback unless asked otherwise; then the link holds a token. On lo
 machine: a page of a stranger whose name leads here is refused.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import sqlite3

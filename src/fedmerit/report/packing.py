@@ -1,7 +1,5 @@
 """Packing: the rounds' facts, criteria, scores and weights as columns with as few digits as keep every rank."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

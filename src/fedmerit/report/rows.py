@@ -1,7 +1,5 @@
 """Rows of a report: the metrics of each run by round, and their mean and range over the seeds of one row."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

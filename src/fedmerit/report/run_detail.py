@@ -1,7 +1,5 @@
 """Detail of one run: its clients' weights and why, its search, groups, rewards, audits and events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings of a report: each run's configuration as TOML lines, and what differs between the runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

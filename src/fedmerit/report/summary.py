@@ -1,7 +1,5 @@
 """Summary of a run: accuracy, percentiles over clients, rounds to target for each share of devices."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A page of weights: a table of clients with a reason in words for each; one file that opens offline."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows of a study that differ by an attack: its success, the accuracy lost by each recipe, and the worst case."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

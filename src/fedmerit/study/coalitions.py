@@ -5,8 +5,6 @@ test rows; v of nobody is that of the first model. With all 2^n coalitions the S
 this training. What remains is the noise of training, which several seeds show.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor

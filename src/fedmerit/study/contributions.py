@@ -1,7 +1,5 @@
 """Contributions of a run's clients: what their updates added to the model, in total and per round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

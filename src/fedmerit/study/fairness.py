@@ -1,7 +1,5 @@
 """Fairness of a run: contributions of clients against rewards and final accuracy [M2F]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Grids of hyperparameters: keys of [train] and [recipe] with values to try, their points and edges."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

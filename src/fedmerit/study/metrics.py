@@ -1,7 +1,5 @@
 """Metrics of a study's runs, read from their ledgers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Output of a study: progress, tables on the screen, JSON, and tables in files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Statistics of paired seeds: bootstrap interval, Wilcoxon's test, Holm's correction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

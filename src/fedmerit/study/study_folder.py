@@ -1,7 +1,5 @@
 """The folder of a study: paths and progress of its runs, and checks of a plan against existing runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Suspects of a run: clients with repeated anomalies; with planted attackers, also precision and recall."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables of a study: comparison of rows, further metrics, rounds to target in the papers' layout."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A table of texts: on the screen, in HTML, in Markdown and in LaTeX."""
 
-from __future__ import annotations
-
 import html
 import math
 import re

@@ -1,7 +1,5 @@
 """Verdicts: each row of a study against the baseline, metric by metric, over the seeds that both have finished."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Attacks by a coalition that tries its updates against the server's rule before it sends them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

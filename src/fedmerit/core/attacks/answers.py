@@ -1,7 +1,5 @@
 """Attacks on one's own answer: the client changes its update or its claims, and knows nothing of other clients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

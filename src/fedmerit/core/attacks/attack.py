@@ -1,7 +1,5 @@
 """Protocols of attacks, what a coalition knows in a round, and which clients attack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

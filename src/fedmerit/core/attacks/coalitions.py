@@ -1,7 +1,5 @@
 """Attacks by a coalition that sees the round's updates, and not the server's rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

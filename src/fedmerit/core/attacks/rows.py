@@ -1,7 +1,5 @@
 """Attacks by rows: flipped labels and triggers, and how their success is measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 

@@ -5,8 +5,6 @@ sees the round's updates, and may try answers against the server's rule: `aggreg
 rows, from the state before the round. Nothing of a try is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

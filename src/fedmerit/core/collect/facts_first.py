@@ -6,8 +6,6 @@ finite vector of the model's length, is dropped. The remaining clients keep thei
 by their sum; a noisy sum ([privacy]) is not divided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

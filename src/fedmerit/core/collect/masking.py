@@ -14,8 +14,6 @@ The masks themselves are in `fedmerit.flower.masks`: on one machine there is nob
 has the same bits without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated

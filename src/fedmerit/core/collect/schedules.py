@@ -1,7 +1,5 @@
 """Schedules: clients that take part in a share of the rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, ClassVar

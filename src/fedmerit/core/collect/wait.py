@@ -1,7 +1,5 @@
 """How long a round waits for its clients; answers after that are dropped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 

@@ -1,7 +1,5 @@
 """Agreement: whether a client's first updates go along with the server's own as much as the median's do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

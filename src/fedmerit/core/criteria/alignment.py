@@ -1,7 +1,5 @@
 """Alignment: the cosine of a client's update and the server's own [FLTrust]."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 

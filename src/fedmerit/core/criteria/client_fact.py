@@ -9,8 +9,6 @@
 The first three and a half read the fact `fact:age`; of a word, clients say only whether it is theirs.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import ClassVar

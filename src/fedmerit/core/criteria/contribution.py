@@ -4,8 +4,6 @@ A coalition S of the round's clients is worth v(S), an objective on the server's
 alone would make, model + sum of samples_k / samples(S) * update_k over S; v of nobody is that of the model as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args

@@ -1,7 +1,5 @@
 """Harmless clients: backward elimination of clients without which the loss on the server's rows is lower."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Fair weights by the loss of the received model on a client's rows: q-FFL's criterion and step, and AFL."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Reputation: any criterion as its running mean over the rounds that a client took part in."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

@@ -4,8 +4,6 @@ All are degrees in 0..1 that the server computes itself, so no client can claim 
 round: fewer than half of the clients cannot move it beyond what the others sent.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -6,8 +6,6 @@ all of them and once so that the last ones count most, and all clients that came
 Honest clients differ by degree, and no two blocks explain much.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Turned clients: those whose answer goes against their own last one, although their answers agreed before."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

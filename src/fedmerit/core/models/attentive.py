@@ -1,7 +1,5 @@
 """Attentive message passing: each client has its own model at the server, mixed with similar ones [FedAMP]."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 

@@ -5,8 +5,6 @@ are 1/n, and counts weight instead of clients otherwise. NNM mixes the updates f
 aggregator. All work on blocks of columns or on the (n, n) inner products, so no second matrix of updates is allocated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any

@@ -6,8 +6,6 @@ The cost is one vector as long as the model per client that ever took part, in m
 second vector in each download.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Protocol
 

@@ -1,7 +1,5 @@
 """Coordinate cap: bound each coordinate of an aggregate by what clients, or the server itself, usually move it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 

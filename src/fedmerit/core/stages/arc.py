@@ -1,7 +1,5 @@
 """ARC: adaptive robust clipping, whose threshold follows the norms of the round's updates [ARC]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

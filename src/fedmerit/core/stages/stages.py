@@ -1,7 +1,5 @@
 """Stages: measurements and bounds that the server applies to a cohort before it weighs the clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
