@@ -112,17 +112,6 @@ def test_before_its_round_an_attacker_is_honest() -> None:
     assert len(set(models.values())) == 3
 
 
-def test_a_liar_holds_what_it_claims() -> None:
-    task, attackers = planted("liar")
-    with LocalFleet(task) as fleet:
-        record = played(fleet, 1)[1][0]
-    sizes = np.array(
-        [size * (3 if client in attackers.members else 1) for client, size in enumerate((6, 40, 9, 25, 30, 14))]
-    )
-    assert record.facts["samples"].tolist() == sizes.tolist()
-    assert record.weights.weights == pytest.approx(sizes / sizes.sum())
-
-
 class Sends:
     """A collector and a fleet whose clients send these rows."""
 

@@ -39,36 +39,6 @@ def leaves(own: Any, path: str = "") -> dict[str, Any]:
     return {name: one for key, kept in own.items() for name, one in leaves(kept, f"{path}/{key}").items()}
 
 
-def values(state: State) -> list[float]:
-    """The model, the shared control, and the controls of both clients."""
-    control = state.own["server"]["control"]
-    return [one.item() for one in (state.model, control["shared"], control["clients"]["0"], control["clients"]["1"])]
-
-
-def test_scaffold_by_hand():
-    """Goals 0 and 6, start 2, two steps of 1/2: client 0 goes 2, 1, 1/2 and client 1 goes 2, 4, 5.
-
-    Their slopes are 3/2 and -3. In round 2 from 11/4 the corrections are -9/4 and 9/4: client 0 goes to 5/2 and 19/8,
-    client 1 to 13/4 and 7/2.
-    """
-    (first, second), records = rounds(task(TWO, control=Scaffold()), 2)
-    assert values(first) == [2.75, -0.75, 1.5, -3.0]
-    assert values(second) == [2.9375, -0.1875, 2.625, -3.0]
-    assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 16), (16, 16)]
-
-
-def test_feddyn_by_hand():
-    """Goals 0 and 6, alpha 1, start 2, two steps of 1/2: client 0 goes 2, 1, 1 and client 1 goes 2, 4, 4.
-
-    h = -1/2, so the model is 5/2 + 1/2. In round 2 client 0 goes 3, 2, 2 and client 1 goes 3, 7/2, 7/2: h = -1/4, and
-    the model 11/4 + 1/4 stays where both losses together are least.
-    """
-    (first, second), records = rounds(task(TWO, control=FedDyn(1.0)), 2)
-    assert values(first) == [3.0, -0.5, -1.0, 2.0]
-    assert values(second) == [3.0, -0.25, -2.0, 2.5]
-    assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 8), (16, 8)]
-
-
 def test_scaffold_is_algorithm_1():
     """Karimireddy et al. 2020, option II; four of eight clients take part in a round."""
     goals, lr, steps = many_goals(), 0.5, 2
