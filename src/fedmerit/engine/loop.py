@@ -30,7 +30,7 @@ from fedmerit.core.targets import target_of
 from fedmerit.core.types import ACCURACY, EMPTY, Note
 from fedmerit.engine.measure import on_rows, tests_one_model, with_final_numbers
 from fedmerit.errors import FolderError, RunFailed, RunStopped
-from fedmerit.fleet.personal import any_saved, copy_out
+from fedmerit.fleet.personal import copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import (
     file_hashes,
@@ -246,8 +246,7 @@ def write_final_models(folder: Path, ledger: Ledger, state: State, fleet: Fleet)
 
     The ledger gets their seals before the final model is there: a run with a final model is complete.
     """
-    if any_saved(folder):
-        copy_out(folder, folder / PERSONAL)
+    copy_out(folder, folder / PERSONAL)
     rounds, models = state.history.rounds, models_in(state)
     for number, model in enumerate(models if len(models) > 1 else ()):
         (folder / CLUSTERS).mkdir(exist_ok=True)

@@ -59,20 +59,15 @@ class PersonalStore:
 
 
 def copy_out(run: Path, folder: Path) -> None:
-    """Copy every client's newest model to a folder that stays when the checkpoints are deleted."""
-    folder.mkdir(exist_ok=True)
-    for saved in _folder(run).iterdir():
+    """Copy every client's newest model, if any, to a folder that stays when the checkpoints are deleted."""
+    for saved in _folder(run).glob("*"):
+        folder.mkdir(exist_ok=True)
         shutil.copyfile(_newest_first(saved)[0], folder / f"{saved.name}.safetensors")
-
-
-def any_saved(run: Path) -> bool:
-    """Whether the run's clients stored models."""
-    return _folder(run).is_dir()
 
 
 def saved_length(run: Path) -> int | None:
     """Length of the stored models; None if there are none, 0 if all are damaged."""
-    if not any_saved(run):
+    if not _folder(run).is_dir():
         return None
     models = (read_model(path) for path in sorted(_folder(run).glob("*/*.safetensors")))
     return next((len(model[0]) for model in models if model is not None), 0)

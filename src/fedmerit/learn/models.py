@@ -105,13 +105,6 @@ SIZED: Mapping[str, Callable[[int, int], nn.Module]] = {
 """Models whose size depends on the data: built from the number of inputs and of classes."""
 
 
-def find_sized_model(name: str) -> Callable[[int, int], nn.Module]:
-    """Find the function that builds a model from the numbers of inputs and classes."""
-    if name not in SIZED:
-        raise UnknownName("model", name, SIZED)
-    return SIZED[name]
-
-
 def find_model(name: str) -> Build:
     """Find the function that builds a model."""
     if name not in MODELS:

@@ -35,8 +35,6 @@ def find_attackers(config: TaskConfig, clients: int, seed: int) -> Attackers:
     >>> sorted(find_attackers(TaskConfig(attack={"kind": "scale", "share": 0.5}), clients=4, seed=1).members)
     [0, 3]
     """
-    if not config.attack:
-        return draw_attackers((), clients, seed)
     return draw_attackers(make_coalitions(config.attack), clients, seed, assign(clients, config.kinds, seed))
 
 
@@ -68,56 +66,47 @@ KEPT, TURNED, RANDOM = 0.1, 0.5, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One client's training rows, and which of them belong to the disadvantaged group."""
+    """Views of a client's training rows, those that stay, and those of the disadvantaged group."""
 
     x: NDArray[Any]
     y: NDArray[np.int64]
+    stay: NDArray[np.bool_]
     against: NDArray[np.bool_]
     classes: int
     random: np.random.Generator
 
 
-Planted = tuple[NDArray[np.intp], NDArray[Any], NDArray[np.int64]]
-"""The client's remaining rows, their inputs and their labels."""
-
-
-def imbalanced(rows: Rows) -> Planted:
+def imbalanced(rows: Rows) -> None:
     """Keep few rows of the disadvantaged group, but at least one row."""
-    stay = ~rows.against | (rows.random.random(len(rows.y)) < KEPT)
-    stay[0] |= not stay.any()
-    places = np.flatnonzero(stay)
-    return places, rows.x[places], rows.y[places]
+    rows.stay[:] = ~rows.against | (rows.random.random(len(rows.y)) < KEPT)
+    rows.stay[0] |= not rows.stay.any()
 
 
-def biased(rows: Rows) -> Planted:
+def biased(rows: Rows) -> None:
     """Turn positives of the disadvantaged group into negatives."""
-    turned = rows.against & (rows.y == 1) & (rows.random.random(len(rows.y)) < TURNED)
-    return _all(rows, rows.x, np.where(turned, 0, rows.y))
+    rows.y[rows.against & (rows.y == 1) & (rows.random.random(len(rows.y)) < TURNED)] = 0
 
 
-def poisoned(rows: Rows) -> Planted:
+def poisoned(rows: Rows) -> None:
     """Flip the labels of the disadvantaged group."""
-    return _all(rows, rows.x, np.where(rows.against, 1 - rows.y, rows.y))
+    rows.y[rows.against] = 1 - rows.y[rows.against]
 
 
-def poor(rows: Rows) -> Planted:
+def poor(rows: Rows) -> None:
     """Add noise to labels and inputs."""
     drawn = rows.random.integers(0, rows.classes, len(rows.y))
-    labels = np.where(rows.random.random(len(rows.y)) < RANDOM, drawn, rows.y)
-    noise = rows.random.normal(scale=rows.x.std() or 1.0, size=rows.x.shape)
-    blurred = rows.x + noise
-    if np.issubdtype(rows.x.dtype, np.integer):
-        blurred = np.clip(np.rint(blurred), 0, 255)
-    return _all(rows, blurred.astype(rows.x.dtype), labels)
+    rows.y[:] = np.where(rows.random.random(len(rows.y)) < RANDOM, drawn, rows.y)
+    blurred = rows.x + rows.random.normal(scale=rows.x.std() or 1.0, size=rows.x.shape)
+    rows.x[:] = np.clip(np.rint(blurred), 0, 255) if np.issubdtype(rows.x.dtype, np.integer) else blurred
 
 
-def free_rider(rows: Rows) -> Planted:
+def free_rider(rows: Rows) -> None:
     """Repeat one row."""
-    one = np.full(len(rows.y), rows.random.integers(len(rows.y)))
-    return np.arange(len(rows.y)), rows.x[one], rows.y[one]
+    one = rows.random.integers(len(rows.y))
+    rows.x[:], rows.y[:] = rows.x[one], rows.y[one]
 
 
-KINDS: Mapping[str, Callable[[Rows], Planted]] = {
+KINDS: Mapping[str, Callable[[Rows], None]] = {
     "imbalanced": imbalanced,
     "biased": biased,
     "poisoned": poisoned,
@@ -134,21 +123,18 @@ def plant(federation: Federation, shares: Mapping[str, float], attribute: str, s
     The disadvantaged group are the rows whose `attribute` is 0.
     """
     _check_kinds(federation, shares, attribute)
-    kinds = assign(len(federation.names), shares, seed)
-    if not any(kinds.values()):
-        return federation
-    train = federation.train
-    parts = [_planted(federation, client, kinds.get(client), attribute, seed) for client in range(len(train.sizes))]
-    rows = np.concatenate([train.rows(client).start + places for client, (places, _, _) in enumerate(parts)])
-    offsets = np.concatenate([[0], np.cumsum([len(places) for places, _, _ in parts])]).astype(np.int64)
-    changed = Split(
-        np.concatenate([x for _, x, _ in parts]),
-        np.concatenate([y for _, _, y in parts]),
-        offsets,
-        {name: column[rows] for name, column in train.attributes.items()},
-    )
+    kinds, train = assign(len(federation.names), shares, seed), federation.train
+    x, y, stay = train.x.copy(), train.y.copy(), np.ones(len(train.y), np.bool_)
+    group = train.attributes.get(attribute, np.ones(len(train.y)))
+    for client, kind in kinds.items():
+        own = train.rows(client)
+        if train.sizes[client]:
+            random = generator(seed, "plant", client)
+            KINDS[kind](Rows(x[own], y[own], stay[own], group[own] == 0, federation.classes, random))
+    offsets = np.append(0, np.cumsum(stay))[train.offsets]
+    attributes = {name: column[stay] for name, column in train.attributes.items()}
     names = tuple(f"{name} {kinds[i]}" if i in kinds else name for i, name in enumerate(federation.names))
-    return replace(federation, names=names, train=changed)
+    return replace(federation, names=names, train=Split(x[stay], y[stay], offsets, attributes))
 
 
 def assign(clients: int, shares: Mapping[str, float], seed: int) -> dict[int, str]:
@@ -159,17 +145,6 @@ def assign(clients: int, shares: Mapping[str, float], seed: int) -> dict[int, st
         for client in order[len(kinds) : len(kinds) + round(shares.get(name, 0.0) * clients)]:
             kinds[client] = name
     return kinds
-
-
-def _planted(federation: Federation, client: int, kind: str | None, attribute: str, seed: int) -> Planted:
-    mine = federation.samples(client)
-    against = mine.attributes[attribute] == 0 if attribute in mine.attributes else np.zeros(len(mine), np.bool_)
-    rows = Rows(mine.x, mine.y, np.asarray(against), mine.classes, generator(seed, "plant", client))
-    return _all(rows, rows.x, rows.y) if kind is None or not len(mine) else KINDS[kind](rows)
-
-
-def _all(rows: Rows, x: NDArray[Any], y: NDArray[np.int64]) -> Planted:
-    return np.arange(len(rows.y)), x, y
 
 
 def _check_kinds(federation: Federation, shares: Mapping[str, float], attribute: str) -> None:

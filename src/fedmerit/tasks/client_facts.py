@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from fedmerit.config.task import FactsConfig
 from fedmerit.core.facts import FACTS
@@ -16,24 +16,17 @@ from fedmerit.tasks.federation import Federation
 if TYPE_CHECKING:
     from fedmerit.tasks.formats.delimited import DelimitedTable
 
-Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
-
 
 def with_facts(federation: Federation, config: FactsConfig | None, *, by_number: bool = True) -> Federation:
-    """Return the federation with its clients' facts, if the configuration has any.
+    """Return the federation with a number or a word per client for each fact, if the configuration has any.
 
     Without `by_number`, a file must name the clients: numbers change when a client leaves.
     """
     if config is None:
         return federation
-    return replace(federation, facts=client_facts(config, federation.names, by_number=by_number))
-
-
-def client_facts(config: FactsConfig, names: Sequence[str], *, by_number: bool = True) -> Columns:
-    """Return columns with a number or a word per client, in client order."""
     from fedmerit.tasks.formats.delimited import read_delimited  # most tasks read no file of facts
 
-    clients = {client if by_number else -1 - client: name for client, name in enumerate(names)}
+    clients = {client if by_number else -1 - client: name for client, name in enumerate(federation.names)}
     path = Path(config.file)
     if not path.is_file():
         raise DataError(
@@ -47,7 +40,8 @@ def client_facts(config: FactsConfig, names: Sequence[str], *, by_number: bool =
         raise DataError(f"[facts]: {known[0]!r} is the name of a fact that clients measure; rename the column")
     if not columns:
         raise TableError(f"{table.source} has only the column {who!r}; add a column with a fact")
-    return {header: tuple(values[place] for place in places) for header, values in columns.items()}
+    facts = {header: tuple(values[place] for place in places) for header, values in columns.items()}
+    return replace(federation, facts=facts)
 
 
 def _places(table: DelimitedTable, who: str, names: Mapping[ClientId, str]) -> list[int]:

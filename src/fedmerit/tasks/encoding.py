@@ -91,9 +91,16 @@ class Encoder:
         return (*(column.name for column in self.columns), *([self.owner] if scaled else []))
 
     def target(self, config: TaskConfig) -> Target:
-        """Target of the model, with the tolerance of the configuration."""
+        """Target of the model, with the configured tolerance; a number is learned as (y - mean) / deviation."""
+        if config.target == "classes":
+            return CLASSES
         scale = self.scale or Scale(0.0)
-        return make_target(config, scale.mean, scale.deviation)
+        if config.tolerance is None:
+            raise ConfigError(
+                'target = "number" needs task.tolerance, the largest error that counts as right, in units of '
+                f"{config.label}; for example {scale.deviation / 2:.2g}, half of its deviation"
+            )
+        return Number(config.tolerance, scale.mean, scale.deviation)
 
     def __call__(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
         """Return the inputs, and notes on words and clients that the run never saw."""
@@ -145,18 +152,6 @@ class Encoder:
             return places, []
         who = f"of {shown(strangers)}, not a client of the run," if given else f"without a column {self.owner}"
         return places, [f"rows {who} are filled in and scaled with the medians over the clients"]
-
-
-def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> Target:
-    """Return the target of a table's model; a number is learned as (y - centre) / scale."""
-    if config.target == "classes":
-        return CLASSES
-    if config.tolerance is None:
-        raise ConfigError(
-            'target = "number" needs task.tolerance, the largest error that counts as right, in units of '
-            f"{config.label}; for example {scale / 2:.2g}, half of its deviation"
-        )
-    return Number(config.tolerance, centre, scale)
 
 
 def fit_column(

@@ -256,7 +256,7 @@ def _model_of(config: TaskConfig) -> str:
 
 def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None, target: Target) -> Learner:
     try:
-        from fedmerit.learn.models import find_model, find_sized_model
+        from fedmerit.learn.models import SIZED, find_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -265,4 +265,4 @@ def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None
     if shape is None:
         return TorchLearner(find_model(model), train, target=target)
     own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
-    return TorchLearner(partial(own or find_sized_model(model), *shape), train, target=target)
+    return TorchLearner(partial(own or SIZED[model], *shape), train, target=target)
