@@ -191,6 +191,5 @@ def test_nothing_about_test_rows_reaches_the_model(
         )
         answer = cli("run", f"{name}.toml", "--out", f"runs/{name}")
         assert answer.code == 0, answer.err
-        models.append(Run.load(f"runs/{name}").model)
-    assert np.array_equal(*models)
-    assert Path("runs/plain/model.safetensors").read_bytes() == Path("runs/changed/model.safetensors").read_bytes()
+        models.append(Path(f"runs/{name}/model.safetensors").read_bytes())
+    assert models[0] == models[1]

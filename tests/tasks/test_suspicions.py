@@ -80,8 +80,6 @@ def test_no_planted_problem_is_learned_from(messy: Federation, folder: Path) -> 
 
 def test_clean_columns_are_untouched(folder: Path, tmp_path: Path) -> None:
     clean = messy_hospitals(tmp_path / "again")
-    for file in folder.iterdir():
-        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
     data = Federation.from_files(folder, label="died", features=CLEAN, test=0.0, standardise="none")
     assert not [one for one in suspicions(data) if one.column in CLEAN and one.kind != "schema"]
     for site in ("north", "east", "harbour"):  # commas, semicolons with decimal commas, Windows-1252
@@ -157,19 +155,8 @@ def test_doctor_and_run_name_the_problems_before_round_1(
     assert ran.index("data: label died: no = 0, yes = 1") < ran.index("round 1 of 1")
     study = cli("compare", "h.toml", "--out", "runs/study", "--grid", "train.lr=0.1,0.2")
     assert "note: Is died = 'yse' a typo" in study.err
-    assert Federation.from_files(folder, label="died", seed=0).data is not None
     assert '"kind": "label"' in Path("runs/a/data.json").read_text()
     assert cli("verify", "runs/a").code == 0
-
-
-def test_a_fresh_file_is_read_by_the_same_rules(messy: Federation, folder: Path) -> None:
-    from fedmerit.tasks.formats.table_files import read_table
-
-    inputs, notes = messy.encoder(read_table(folder / "east.csv"))
-    assert notes == []  # the file's stem names the client, its words and limits are those of training
-    east = messy.names.index("east")
-    trained = messy.samples(east).x
-    assert {tuple(row) for row in trained.tolist()} <= {tuple(row) for row in inputs.tolist()}
 
 
 FEATURES = {

@@ -10,17 +10,17 @@ import pandas as pd
 import pyarrow
 import pyarrow.csv
 import pytest
-from helpers import CommandLine, one_line
+from helpers import CommandLine
 from hospital_table import SIZES, hospital_columns, write_hospitals
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedmerit import Federation, Run, Task, TorchLearner, federate, prioritized
+from fedmerit import Federation, Run
 from fedmerit.config.schema import dump_config, load_config, make_config
 from fedmerit.errors import ConfigError, DataError, UnknownName, UserError
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.formats.table_files import read_frame
-from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
+from fedmerit.tasks.registry import load_task, make_task
 
 KEYS: dict[str, Any] = {"client": "hospital", "label": "died", "attributes": ["sex"]}
 FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {"pandas": pd.DataFrame, "arrow": pyarrow.table}
@@ -202,14 +202,6 @@ def test_nobody_writes_python_to_use_a_file(toml: Path, cli: CommandLine) -> Non
     assert dump_config(again) == dump_config(load_config(toml))
 
 
-def test_halves_of_a_table_are_those_of_the_whole(toml: Path) -> None:
-    config = load_config(toml)
-    whole, server, client = make_task(config), make_server(config), make_client(config, 3)
-    assert np.array_equal(whole.client(3).data.train.x, client.data.train.x)
-    assert server.names == whole.federation.names
-    assert server.notes == tuple(map(str, whole.federation.report))
-
-
 def test_a_model_of_ones_own_is_made_of_inputs_and_classes(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (toml.parent / "my_models.py").write_text(
         "from torch import nn\ndef network(inputs, classes):\n    return nn.Linear(inputs, classes)\n"
@@ -222,24 +214,11 @@ def test_a_model_of_ones_own_is_made_of_inputs_and_classes(toml: Path, monkeypat
         make_task(load_config(toml, ["task.model=cnn"]))
 
 
-def test_keys_of_tables_are_refused_elsewhere(toml: Path, cli: CommandLine) -> None:
+def test_keys_of_tables_are_refused_elsewhere() -> None:
     with pytest.raises(ConfigError, match=r"task\.label needs a table"):
         make_config({"task": {"label": "died"}})
     with pytest.raises(ConfigError, match="a share only for tables"):
         load_task("digits", test=0.5)
-    answer = cli("run", toml, "--out", "runs/b", "--set", "task.data=table:none.csv")
-    assert "no table" in one_line(answer)
-
-
-def test_planted_clients_and_a_python_run_on_a_table() -> None:
-    data = hospitals(kinds={"poisoned": 0.25})
-    assert sum("poisoned" in name for name in data.names) == 2
-    from torch import nn
-
-    task = Task(data, TorchLearner(lambda: nn.Linear(7, 2)))
-    run = federate(task, prioritized("LD", "DS"), rounds=2)
-    assert run.accuracy > 0.5
-    assert [event for event in run.events() if event.kind == "data"]
 
 
 NUMBERS = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32))
