@@ -101,7 +101,6 @@ def test_node_gives_the_terms_that_python_gives() -> None:
     for (score, table), clients in zip(cases, json.loads(answer.stdout), strict=True):
         for place, found in enumerate(clients):
             exact = explain_score(score, table, place)
-            assert exact is not None
             assert [term["value"] for term in found["terms"]] == pytest.approx(
                 [term.value for term in exact.terms], abs=1e-9
             )
@@ -184,7 +183,6 @@ def exact_terms(folder: Path, index: int) -> list[Terms | None]:
 def test_the_page_explains_each_score_as_the_command_line_does(explained: Opened, folder: Path, name: str) -> None:
     shown = shown_scores(explained, ROUNDS[name])
     for (score, _), exact in zip(shown, exact_terms(folder, ROUNDS[name]), strict=True):
-        assert exact is not None
         same_text(score, str(exact), abs=1.1e-4, rel=1e-4)  # the page has 4 to 6 digits
     with open_ledger(folder) as ledger:
         row = ledger.rounds()[ROUNDS[name] - 1]

@@ -133,10 +133,6 @@ def test_a_criterion_that_the_data_cannot_give_is_a_mistake(
     one_line(cli("run", settings, "--out", tmp_path / "run", "--set", f"recipe.criteria={priority}"))
 
 
-def test_a_folder_below_a_file_is_a_mistake(cli: CommandLine, settings: Path):
-    one_line(cli("run", settings, "--out", settings / "run"))
-
-
 OWN_TASK = """
 from fedmerit import Federation, Split, TaskSpec
 import numpy as np

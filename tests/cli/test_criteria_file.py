@@ -191,11 +191,6 @@ def test_without_openpyxl_the_error_names_the_extra(tmp_path: Path, monkeypatch:
         read_criteria(table(tmp_path, xlsx()))
 
 
-def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path: Path):
-    read = read_criteria(table(tmp_path, "client,city,DS\na,Kiel,10\nb,Ulm,30\n"))
-    assert read.columns(["DS"]).tolist() == [[10], [30]]
-
-
 def test_a_table_of_200_000_columns_is_weighed_and_a_wrong_name_is_short(tmp_path: Path, cli: CommandLine):
     """Work that grows with the square of the columns would take minutes here."""
     header, row = ",".join(f"lab {i}" for i in range(200_000)), "1," * 199_999

@@ -116,7 +116,6 @@ def outside(setting: Setting) -> Iterator[Any]:
 def inside(setting: Setting) -> Iterator[Any]:
     """Numbers at the closed bounds of the setting, and next to the open ones."""
     interval = setting.interval
-    assert interval is not None
     yield from (bound for bound in (interval.ge, interval.le) if bound is not None)
     yield from () if interval.gt is None else (np.nextafter(float(interval.gt), math.inf),)  # type: ignore[arg-type]
     yield from () if interval.lt is None else (np.nextafter(float(interval.lt), -math.inf),)  # type: ignore[arg-type]

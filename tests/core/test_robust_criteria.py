@@ -100,7 +100,6 @@ def one_round(recipe: Recipe, learner: SoftmaxLearner) -> tuple[Record, np.ndarr
 def test_alignment_is_the_clipped_cosine_to_what_the_server_learned() -> None:
     record, start, _, task = one_round(prioritized(Alignment()), SoftmaxLearner(lr=1.0, epochs=2))
     rows = task.federation.server
-    assert rows is not None
     own = task.learner.train(start, rows, derive(5, "server", 1)) - start
     updates = [
         task.learner.train(start, task.federation.samples(i), derive(5, "train", 1, i)) - start for i in range(3)
@@ -121,7 +120,6 @@ class Lazy(SoftmaxLearner):
 def test_by_gain_a_zero_update_earns_nothing(rank: object, rho: object) -> None:
     recipe = fedval("accuracy", "balanced_accuracy", rank=rank, rho=rho, marginal=True)  # type: ignore[arg-type]
     record, start, model, _ = one_round(recipe, Lazy(lr=1.0, epochs=2))
-    assert record.weights is not None
     assert record.weights.raw[:2].tolist() == [[0, 0], [0, 0]]  # 20 and 30 rows: both add nothing
     assert record.weights.weights[:2].tolist() == [0, 0]
     before = record.facts["validated:accuracy:without"]

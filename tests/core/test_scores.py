@@ -47,7 +47,6 @@ TWO = np.array([[1.0, 1.0, 1.0], [0.5, 0.4, 0.2]])
 def test_a_score_and_what_it_says_of_itself(score: Score, value: float, said: str):
     assert score(ROW)[0] == pytest.approx(value)
     terms = explain_score(score, TWO, 1)
-    assert terms is not None
     assert terms.joined == pytest.approx(value)
     assert terms.score == pytest.approx(value)
     assert str(terms) == said
@@ -56,7 +55,6 @@ def test_a_score_and_what_it_says_of_itself(score: Score, value: float, said: st
 def test_a_term_speaks_of_its_columns():
     def columns(score: Score, row: np.ndarray = ROW) -> list[tuple[int, ...]]:
         terms = explain_score(score, row, 0)
-        assert terms is not None
         return [term.columns for term in terms.terms]
 
     assert columns(Prioritized()) == [(0,), (0, 1), (0, 1, 2)]

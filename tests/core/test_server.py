@@ -31,12 +31,9 @@ class Panel(ProbabilisticSoftmax):
 def test_many_models_are_asked_at_once_where_the_learner_can(at_once: int, asked: list[int]):
     learner = Panel(at_once)
     ask = replace(SERVER, learner=learner).predict_many
-    assert ask is not None
     told, known = ask(iter(MODELS)), predict_rows(SERVER.learner, ROWS, MODELS)
     assert learner.asked == asked
     assert told.predicted.tolist() == known.predicted.tolist()
-    assert told.probabilities is not None
-    assert known.probabilities is not None
     np.testing.assert_allclose(told.probabilities, known.probabilities, rtol=1e-5)
     assert told.attributes["sex"].tolist() == [0, 1, 1]
 
@@ -47,7 +44,6 @@ def test_without_rows_there_is_nobody_to_ask():
     faster: Any = lambda models: "faster"  # noqa: E731
     assert replace(SERVER, faster=faster).predict is faster
     assert replace(bare, faster=faster).predict is None
-    assert SERVER.train is not None
     assert SERVER.train(MODELS[0], 1).shape == MODELS[0].shape
 
 
@@ -61,6 +57,5 @@ def test_a_learner_without_probabilities_says_classes_alone():
     predicted, chances = predict_all(SoftmaxLearner(2, 3), MODELS[0], ROWS.x)
     assert chances is None
     again, known = predict_all(ProbabilisticSoftmax(2, 3), MODELS[0], ROWS.x)
-    assert known is not None
     assert predicted.tolist() == again.tolist() == known.argmax(axis=1).tolist()
     assert predict_rows(SoftmaxLearner(2, 3), ROWS, MODELS).probabilities is None

@@ -162,7 +162,6 @@ def test_numbers_are_judged_by_mae_and_lower_is_better(cli: CommandLine, toml: P
     assert min(validated[-2:]) >= min(validated[:-2])
     assert all(min(validated[i - 2 : i]) < min(validated[: i - 2]) for i in range(3, stop))
     best = read_model(tmp_path / "run" / "best.safetensors")
-    assert best is not None
     assert values[best[1] - 1] == min(values)
     told = cli("report", tmp_path / "run", "--json", "--target", "15").json
     assert told["best"]["value"] == min(values)

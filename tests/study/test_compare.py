@@ -22,7 +22,6 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.state import Record
 from fedmerit.errors import ConfigError, FolderError, RunStopped
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import environment
 from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.workers import Ended, Played, Step, cores_per_run
 
@@ -265,13 +264,3 @@ def test_a_row_that_has_run_does_not_become_a_null_row(tmp_path: Path):
     compare(null_plan(NULL_ROWS[:1]), tmp_path / "a", jobs=1)
     with pytest.raises(FolderError, match="row 'FedAvg' differs in null False then, True now"):
         compare(null_plan([{"name": "FedAvg", "null": True}]), tmp_path / "a", jobs=1)
-
-
-def test_devices_at_a_target_count_where_a_study_says_so():
-    rows = [{"name": "FedAvg"}]
-    assert make_plan({"seeds": 1, "row": rows}).or_equal is False
-    assert make_plan({"seeds": 1, "row": rows, "or_equal": True}).or_equal is True
-
-
-def test_ledgers_name_the_processor_and_its_instructions():
-    assert {"cpu", "instructions"} <= set(environment())

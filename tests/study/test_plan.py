@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import CommandLine, one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,16 +88,6 @@ def test_a_mistake_is_named(change: dict[str, Any], message: str):
 
 def test_a_study_has_ten_seeds_where_it_names_none():
     assert make_plan({"row": [FEDAVG]}).seeds == tuple(range(1, 11))
-
-
-def test_a_file_for_another_command_names_that_command(cli: CommandLine, tmp_path: Path):
-    config, study = tmp_path / "config.toml", tmp_path / "study.toml"
-    config.write_text("[train]\nlr = 0.1\n")
-    study.write_text('base = "config.toml"\n[[row]]\nname = "FedAvg"\n')
-    wrong = [["compare", config, "--out", tmp_path / "a"], ["run", study, "--out", tmp_path / "a"], ["doctor", study]]
-    for command in (*wrong, ["flower", "run", study, "--loopback"]):
-        right = f"fedmerit run {config} --out DIR" if config in command else f"fedmerit compare {study} --out DIR"
-        assert f"use `{right}`" in one_line(cli(*command))
 
 
 MOMENTUM = {"recipe": {"name": "fedavg", "server": {"optimizer": "momentum"}}}

@@ -2,13 +2,12 @@
 
 import math
 import shutil
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers import CommandLine, one_line
+from helpers import CommandLine
 from small_study import BASE, small_plan
 from study_task import FAILS
 
@@ -16,7 +15,7 @@ from fedmerit import Study, UserError, compare, load_config
 from fedmerit.config.schema import validate
 from fedmerit.errors import FolderError
 from fedmerit.store.frames import make_frame
-from fedmerit.study.plan import Plan, TuneConfig, dump_plan, load_plan, make_plan
+from fedmerit.study.plan import Plan, TuneConfig, dump_plan, load_plan
 from fedmerit.study.tuning import Tuned
 from fedmerit.study.workers import Ended, Step
 
@@ -225,10 +224,6 @@ def test_the_measure_is_rounds_where_a_target_is_set():
     assert by_rounds.about("mae") == "rounds until 50% of the devices are below MAE 0.75"
 
 
-def test_what_is_kept_in_the_folder_is_the_same_study():
-    assert make_plan(tomllib.loads(dump_plan(tuned_plan()))) == tuned_plan()
-
-
 def test_tables_and_exports_say_how_each_row_was_tuned(cli: CommandLine, tuned_study: Study, tmp_path: Path):
     folder = tuned_study.folder
     for form in ("latex", "markdown", "csv"):
@@ -243,12 +238,6 @@ def test_tables_and_exports_say_how_each_row_was_tuned(cli: CommandLine, tuned_s
     assert answer["tuned"]["FedAvg"]["best"] == tuned_study.tunings["FedAvg"].best
     screen = cli("compare", tmp_path / "study.toml", "--out", folder).out
     assert "FedAvgM: tuned by accuracy on seeds 11, 12" in " ".join(screen.split())
-
-
-def test_a_study_without_grids_has_no_table_of_tuning(cli: CommandLine, study: Study, tmp_path: Path):
-    assert len(study.tuning) == 0
-    refused = cli("export", study.folder, "--format", "latex", "--table", "tuning", "--out", tmp_path / "t")
-    assert "the table tuning of this study is empty: no row has a grid" in one_line(refused)
 
 
 def test_another_tuning_in_the_folder_is_refused(tuned_study: Study):
@@ -288,18 +277,3 @@ def test_the_best_of_a_grid_is_run_and_written(
     (tmp_path / "study.toml").write_text('seeds = 1\nbase = "tuned/best.toml"\n[[row]]\nname = "tuned"\n')
     plan = load_plan(tmp_path / "study.toml")
     assert plan.config(plan.rows[0], 1).train.lr == 0.5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--grid", "train.lr="), "the grid of train.lr must have at least one value"),
-        (("--grid", "train.lrr=1,2"), "unknown key 'train.lrr' (did you mean 'lr'?)"),
-        (("--grid", "run.seed=1,2"), "run.seed cannot be tuned"),
-        ((*GRID, "--set", "run.seed=101"), "got 101 in both; set other seeds in [tune]"),
-        ((*GRID, "--set", "train.lrr=1"), "unknown key 'train.lrr'"),
-    ],
-)
-def test_mistakes_are_one_line(cli: CommandLine, toml: Path, tmp_path: Path, arguments: tuple[str, ...], message: str):
-    assert message in one_line(cli("compare", toml, *arguments, "--out", tmp_path / "t"))
-    assert not (tmp_path / "t").exists()
