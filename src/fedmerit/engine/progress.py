@@ -17,10 +17,8 @@ from fedmerit.errors import NoteWarning
 
 
 @contextmanager
-def progress(
-    console: Console, rounds: int, label: str = "", done: int = 0, every: int = 1, *, notes: bool = True
-) -> Iterator[OnRecord]:
-    """Show a bar on a terminal, else a line every `every` rounds; each note is shown once."""
+def progress(console: Console, rounds: int, done: int = 0, *, notes: bool = True) -> Iterator[OnRecord]:
+    """Show a bar on a terminal, else a line per round; each note is shown once."""
     new_notes = NewNotes()
 
     def show_notes(record: Record) -> None:
@@ -31,16 +29,14 @@ def progress(
 
         def print_line(record: Record) -> None:
             show_notes(record)
-            if record.index % every == 0:
-                seconds = f"{sum(record.seconds.values()):.1f} s"
-                text = f"round {record.index} {label or f'of {rounds}'}{_state(record)}  {seconds}"
-                console.print(text, markup=False)
+            seconds = f"{sum(record.seconds.values()):.1f} s"
+            console.print(f"round {record.index} of {rounds}{_state(record)}  {seconds}", markup=False)
 
         yield print_line
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
     with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task(escape(label or "round"), total=rounds, completed=done, state="")
+        task = bar.add_task("round", total=rounds, completed=done, state="")
 
         def advance(record: Record) -> None:
             show_notes(record)

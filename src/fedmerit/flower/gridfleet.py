@@ -272,7 +272,11 @@ class GridFleet:
         yield from away.items()
         lost = []
         timeout = self.timeout if self.wait is None else self.wait.seconds
-        read = partial(_kept_update, wire=WIRES[self.wire].str[1:])
+        dtypes = (WIRES[self.wire].str[1:],)
+
+        def read(content: RecordDict) -> Model:  # without a copy: the bytes of the message are the vector
+            return read_array(arrays_in(content)["update"], "update", dtypes=dtypes)
+
         for client, answer, is_lost in exchange_in_order(self.grid, messages, UPLOAD, timeout, read):
             lost += [client] if is_lost else []
             yield client, answer
@@ -417,11 +421,6 @@ class GridFleet:
         """Send these clients no message until they are admitted again."""
         for client in clients:
             del self.nodes[client]
-
-
-def _kept_update(content: RecordDict, wire: str) -> Model:
-    """Read an upload without a copy: the bytes of the message are the vector."""
-    return read_array(arrays_in(content)["update"], "update", dtypes=(wire,))
 
 
 def _hello(content: RecordDict) -> Claim:

@@ -56,13 +56,18 @@ def sign_server(authority: Path, folder: Path, host: str = "127.0.0.1") -> datet
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
         raise FolderError(f"{AUTHORITY_KEY} does not belong to {AUTHORITY} in {authority}; restore both files")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    server_key, certificate = _server_certificate(key, issuer.subject, host)
+    try:
+        name: x509.GeneralName = x509.IPAddress(ip_address(host))
+    except ValueError:
+        name = x509.DNSName(host)
+    server_key, names = ec.generate_private_key(ec.SECP384R1()), [x509.DNSName("localhost"), name]
+    certificate = _certificate(_name(host), issuer.subject, key, server_key.public_key(), SERVER_DAYS, names)
     contents = {SERVER_KEY: _private_bytes(server_key), SERVER: certificate.public_bytes(Encoding.PEM)}
-    for name, content in contents.items():
-        part = folder / f"{name}.new"
+    for file, content in contents.items():
+        part = folder / f"{file}.new"
         part.unlink(missing_ok=True)  # of an interrupted renewal
-        _write_new(part, content, 0o600 if name == SERVER_KEY else 0o644)
-        part.replace(folder / name)
+        _write_new(part, content, 0o600 if file == SERVER_KEY else 0o644)
+        part.replace(folder / file)
     return certificate.not_valid_after_utc
 
 
@@ -111,19 +116,6 @@ def _write_new(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _server_certificate(
-    authority_key: ec.EllipticCurvePrivateKey, issuer: x509.Name, host: str
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """Make a key for the server at `host`, an IP address or a name, and the authority's certificate for it."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    try:
-        name: x509.GeneralName = x509.IPAddress(ip_address(host))
-    except ValueError:
-        name = x509.DNSName(host)
-    names = [x509.DNSName("localhost"), name]
-    return key, _certificate(_name(host), issuer, authority_key, key.public_key(), SERVER_DAYS, names)
 
 
 def _certificate(

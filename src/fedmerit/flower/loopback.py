@@ -195,7 +195,6 @@ def loopback(
     nodes: int,
     *,
     secure: bool = False,
-    lasting: bool = False,
     quick: bool = True,
     forked: bool = False,
     configs: Sequence[str] = (),
@@ -207,7 +206,7 @@ def loopback(
     are started by `Loopback.supernode`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    federation = Loopback(folder, configs or partitions(nodes), secure, lasting, quick, forked)
+    federation = Loopback(folder, configs or partitions(nodes), secure, quick=quick, forked=forked)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     places = range(nodes if started else 0)
     try:

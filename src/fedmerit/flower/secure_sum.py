@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,7 +55,7 @@ def masked_total(
         publics, signers, signatures = (list(column) for column in zip(*(keys[one] for one in around), strict=True))
         named = {"clients": list(around), "publics": publics, "signers": signers, "signatures": signatures}
         contents[client] = pack(config={"round": index, **named})
-    shared, failed = sent.exchange(ask, contents, SHARE, _sealed)
+    shared, failed = sent.exchange(ask, contents, SHARE, partial(_by_client, name="sealed"))
 
     for_each: dict[ClientId, dict[ClientId, bytes]] = {client: {} for client in shared}
     for sender, by_holder in shared.items():
@@ -90,7 +91,7 @@ def masked_total(
         )
         for client in uploaded
     }
-    revealed, _ = sent.exchange(ask, contents, UNMASK, _shares)
+    revealed, _ = sent.exchange(ask, contents, UNMASK, partial(_by_client, name="shares"))
     shares: dict[ClientId, dict[ClientId, bytes]] = {}
     for holder, of_clients in revealed.items():
         for client, share in of_clients.items():
@@ -135,9 +136,5 @@ def _size(content: RecordDict) -> int:
     return size
 
 
-def _sealed(content: RecordDict) -> dict[ClientId, bytes]:
-    return dict(pairs(setting(content, "clients", list), setting(content, "sealed", list)))
-
-
-def _shares(content: RecordDict) -> dict[ClientId, bytes]:
-    return dict(pairs(setting(content, "clients", list), setting(content, "shares", list)))
+def _by_client(content: RecordDict, name: str) -> dict[ClientId, bytes]:
+    return dict(pairs(setting(content, "clients", list), setting(content, name, list)))
