@@ -30,7 +30,7 @@ from fedmerit import Federation, Run, Task, federate
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.run import make_selection
 from fedmerit.config.schema import Config, make_config
-from fedmerit.flower.loopback import HOST, free_port, node_config, write_connection
+from fedmerit.flower.loopback import HOST, NAME, free_port, node_config, write_connection
 from fedmerit.flower.processes import descendants
 from fedmerit.flower.start import on_superlink
 from fedmerit.flower.supernode import BIN, QUIET
@@ -173,6 +173,7 @@ def main() -> None:
     try:
         wait_for(folder / "superlink.log", "Uvicorn running")
         write_connection(folder / "home", address, None)
+        os.environ["FLWR_HOME"] = str(folder / "home")
         for place, one in enumerate(hospitals, 1):
             where = ("--superlink", address, "--host", HOST, "--port", str(free_port()))
             told = ("--node-config", node_config(str(one.rows), one.name))
@@ -183,7 +184,7 @@ def main() -> None:
             wait_for(folder / f"node{place}.log", "SuperNode ID")
         for recipe in RECIPES:
             begun = time.monotonic()
-            on_superlink(settings(recipe, server), folder / recipe, address, None, plain=True, say=print)
+            on_superlink(settings(recipe, server), folder / recipe, print, superlink=NAME)
             print(f"{recipe}: {time.monotonic() - begun:.0f} s", flush=True)
     finally:
         for process in processes.values():

@@ -14,7 +14,7 @@ from helpers import processes_of
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.flower.loopback import loopback
+from fedmerit.flower.loopback import NAME, loopback
 from fedmerit.flower.start import on_superlink
 
 NODES, SCALES, LIES, DIES, ALONE = 4, 0, 2, 2, 3
@@ -41,7 +41,9 @@ def settings(rounds: int) -> Config:
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 
 
-def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_comes_twice(tmp_path: Path):
+def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     config = settings(rounds=3)
     said, begun = list[str](), threading.Event()
 
@@ -59,7 +61,8 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
         made.start_supernode("again", made.configs[1], *made.trust())  # client 1, twice
         for name in (*(f"node{place}" for place in range(NODES)), "again"):
             made.wait_for(name, "SuperNode ID", 120)
-        submitted = thread.submit(on_superlink, config, tmp_path / "out", made.address, None, plain=True, say=say)
+        monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))
+        submitted = thread.submit(on_superlink, config, tmp_path / "out", say, superlink=NAME)
         assert begun.wait(600), said
         made.kill(f"node{DIES}")
         submitted.result(600)  # it raises unless Flower says that the run was completed
@@ -82,7 +85,7 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
 PARENT = """
 import sys, time
 from pathlib import Path
-from fedmerit.flower.loopback import loopback
+from fedmerit.flower.loopback import NAME, loopback
 with loopback(Path(sys.argv[1]), 2, forked=True):
     print("all are there", flush=True)
     time.sleep(600)

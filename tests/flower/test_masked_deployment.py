@@ -43,13 +43,7 @@ def test_killed_nodes_are_drop_outs_and_the_sum_is_that_of_the_others(tmp_path: 
                 made.supernode(place)
         for place in range(NODES):
             made.wait_for(f"node{place}", "SuperNode ID", 300)
-        on_superlink(
-            *(patient, tmp_path / "out", made.address, made.server.folder / "ca.crt"),
-            plain=False,
-            say=lines.append,
-            enrolled=made.server.folder / "enrolled.toml",
-            key=made.server.folder / "operator.key",
-        )
+        on_superlink(patient, tmp_path / "out", lines.append, kit=made.server.folder)
     theirs = Run.load(tmp_path / "out")
     assert {event.client for event in theirs.events() if event.kind == "left-out"} == set(DYING), lines
     weights = {one.id: one.weight for one in theirs.explain(1)}

@@ -97,8 +97,7 @@ def test_a_folder_that_is_no_kit_is_one_clear_error(cli: CommandLine, tmp_path: 
         read_kit(tmp_path)
     (tmp_path / "node.env").write_text("NODE_CONFIG=x\n")
     assert "has no SUPERLINK" in one_line(cli("flower", "stop", "--kit", tmp_path))
-    assert "give one of --kit DIR" in one_line(cli("flower", "follow"))
-    assert "is now part of `fedmerit flower provision`" in one_line(cli("flower", "renew", tmp_path))
+    assert "give --kit DIR" in one_line(cli("flower", "follow"))
 
 
 def test_units_start_the_kits_processes_and_are_not_exposed(tmp_path: Path):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
@@ -11,16 +11,11 @@ from typer.core import TyperGroup
 from fedmerit.cli.app import Overrides, app, out_console
 from fedmerit.errors import ConfigError
 
-FORMER = ("enroll", "key", "renew")
-"""Former commands."""
-
 
 class _RunUnlessNamed(TyperGroup):
     """A first word that is not a command is a configuration to run."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if args and args[0] in FORMER:
-            raise ConfigError(f"`fedmerit flower {args[0]}` is now part of `fedmerit flower provision`")
         named = not args or args[0] in self.commands or args[0] == "--help"
         return super().parse_args(ctx, args if named else ["run", *args])
 
@@ -39,9 +34,9 @@ Kit = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The server's kit: address and keys.", show_default=False)
 ]
 Link = Annotated[
-    str | None, typer.Option(help="In place of a kit: a connection's name, or HOST:PORT.", show_default=False)
+    str | None,
+    typer.Option(metavar="NAME", help="In place of a kit: a connection of Flower's config.toml.", show_default=False),
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: no TLS.")]
 RunName = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="The name of its folder, or Flower's number.", show_default=False)
 ]
@@ -56,7 +51,6 @@ def run(
     simulation: Annotated[bool, typer.Option("--simulation", help="Run in Flower's simulation (Ray).")] = False,
     out: Annotated[Path, typer.Option(help="A new folder for the run, on the server.")] = Path("runs/flower"),
     secure: Annotated[bool, typer.Option("--secure", help="With --loopback: TLS and node keys.")] = False,
-    insecure: Insecure = False,
     node: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="With [task.nodes] and --loopback: a node and its rows."),
@@ -76,11 +70,11 @@ def run(
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((kit is not None, superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --kit DIR, --superlink NAME, --loopback and --simulation")
-    misplaced = ((secure or node) and not here, insecure and not superlink, client_cpus > 1 and not simulation)
+    misplaced = ((secure or node) and not here, client_cpus > 1 and not simulation)
     if any(misplaced):
         raise ConfigError(
-            "--secure and --node go with --loopback, --insecure with --superlink HOST:PORT, --client-cpus with "
-            "--simulation; remove the option, or change the other one"
+            "--secure and --node go with --loopback, --client-cpus with --simulation; remove the option, or change the "
+            "other one"
         )
     settings = load_config(config, overrides or [])
     if here:
@@ -88,8 +82,7 @@ def run(
     elif simulation:
         on_simulation(settings, out, client_cpus)
     else:
-        enrolled = None if kit is None else kit / "enrolled.toml"
-        on_superlink(settings, out, **_link(kit, superlink, insecure), say=_say, enrolled=enrolled)
+        on_superlink(settings, out, _say, kit=kit, superlink=superlink)
 
 
 @flower.command(epilog="Example:  fedmerit flower provision hospitals.toml --host server.example --out kits")
@@ -116,19 +109,19 @@ def provision(
 
 
 @flower.command(epilog="Example:  fedmerit flower follow hospitals --kit kits/server")
-def follow(name: RunName = None, kit: Kit = None, superlink: Link = None, insecure: Insecure = False) -> None:
+def follow(name: RunName = None, kit: Kit = None, superlink: Link = None) -> None:
     """Show the log of a run until it ends; by default of the newest run."""
     with _needing_flower():
         from fedmerit.flower import start
-    start.follow(**_link(kit, superlink, insecure), run=name, say=_say)
+    start.follow(name, _say, kit=kit, superlink=superlink)
 
 
 @flower.command(epilog="Example:  fedmerit flower stop hospitals --kit kits/server")
-def stop(name: RunName = None, kit: Kit = None, superlink: Link = None, insecure: Insecure = False) -> None:
+def stop(name: RunName = None, kit: Kit = None, superlink: Link = None) -> None:
     """Stop a run; by default the newest one. `fedmerit flower run` with the same --out resumes it."""
     with _needing_flower():
         from fedmerit.flower import start
-    start.stop(**_link(kit, superlink, insecure), run=name, say=_say)
+    start.stop(name, _say, kit=kit, superlink=superlink)
 
 
 @flower.command(
@@ -144,19 +137,6 @@ def node(context: typer.Context) -> None:
     with _needing_flower():
         from fedmerit.flower.supernode import become_supernode
     become_supernode(context.args)
-
-
-def _link(kit: Path | None, superlink: str | None, insecure: bool) -> dict[str, Any]:
-    """The connection that --kit, or --superlink with --insecure, stands for."""
-    if (kit is None) == (superlink is None):
-        raise ConfigError("give one of --kit DIR and --superlink NAME")
-    if kit is None:
-        return {"superlink": superlink, "authority": None, "plain": insecure, "key": None}
-    from fedmerit.flower.keys import AUTHORITY
-    from fedmerit.flower.kit import OPERATOR_KEY, read_kit
-
-    files = {"authority": kit / AUTHORITY, "key": kit / OPERATOR_KEY}
-    return {"superlink": read_kit(kit).address, "plain": False, **files}
 
 
 def _say(line: str) -> None:

@@ -25,7 +25,8 @@ from fedmerit.engine.preflight import check_config
 from fedmerit.errors import ConfigError, DataError, RunFailed, RunStopped
 from fedmerit.flower.app import prepare, simulation_apps
 from fedmerit.flower.https import check_health
-from fedmerit.flower.kit import ROWS
+from fedmerit.flower.keys import AUTHORITY
+from fedmerit.flower.kit import ENROLLED, OPERATOR_KEY, ROWS, read_kit
 from fedmerit.flower.loopback import NAME, loopback, node_config, partitions, write_connection
 from fedmerit.flower.processes import temp_folder
 from fedmerit.flower.supernode import BIN, QUIET
@@ -40,44 +41,32 @@ START_SECONDS, PATIENCE_SECONDS = 60.0, 600.0
 NOT_ENDED = "the run did not finish; start it again with the same --out to resume it"
 
 
-def on_superlink(
-    config: Config,
-    out: Path,
-    superlink: str,
-    authority: Path | None,
-    *,
-    plain: bool,
-    say: Say,
-    enrolled: Path | None = None,
-    key: Path | None = None,
-) -> None:
+def on_superlink(config: Config, out: Path, say: Say, *, kit: Path | None = None, superlink: str | None = None) -> None:
     """Submit a run to a SuperLink, and stream its log.
 
-    superlink  the name of a connection in Flower's config.toml, or HOST:PORT
-    authority  with HOST:PORT, the authority's certificate for TLS; `plain` instead of it uses plain text
     say        called with each line of the log
-    enrolled   the enrolment file, on the server's machine
-    key        the operator's key, if the SuperLink requires one
+    kit        the server's kit: address, certificate and operator's key
+    superlink  in place of a kit, the name of a connection in Flower's config.toml
     """
     check_app(config, say)
-    with _connected(superlink, authority, plain=plain, key=key) as link, temp_folder() as folder:
+    with _connected(kit, superlink) as link, temp_folder() as folder:
         link.wait(START_SECONDS, say)
-        write_app(folder / "app", config, out, enrolled)
+        write_app(folder / "app", config, out, None if kit is None else kit / ENROLLED)
         started = link.call("run", str(folder / "app"), link.name)
-        say(f"started run {app_name(out)} (number {started['run-id']}) on {superlink}")
+        say(f"started run {app_name(out)} (number {started['run-id']}) on {link.address or link.name}")
         _follow_run(link, str(started["run-id"]), app_name(out), say)
 
 
-def follow(superlink: str, authority: Path | None, run: str | None, *, plain: bool, say: Say, key: Path | None) -> None:
+def follow(run: str | None, say: Say, *, kit: Path | None, superlink: str | None) -> None:
     """Show the log of a run on a SuperLink until it ends; `run` is its name or number, by default the newest one."""
-    with _connected(superlink, authority, plain=plain, key=key) as link:
+    with _connected(kit, superlink) as link:
         found = link.find(run)
         _follow_run(link, found["run-id"], found["fab-name"], say)
 
 
-def stop(superlink: str, authority: Path | None, run: str | None, *, plain: bool, say: Say, key: Path | None) -> None:
+def stop(run: str | None, say: Say, *, kit: Path | None, superlink: str | None) -> None:
     """Stop a run on a SuperLink; by default the newest one."""
-    with _connected(superlink, authority, plain=plain, key=key) as link:
+    with _connected(kit, superlink) as link:
         found = link.find(run)
         if found["status"].startswith("finished"):
             raise ConfigError(f"run {found['fab-name']} has ended ({found['status']}); there is nothing to stop")
@@ -175,21 +164,17 @@ def _follow_run(link: Link, number: str, name: str, say: Say) -> None:
 
 
 @contextmanager
-def _connected(superlink: str, authority: Path | None, *, plain: bool, key: Path | None) -> Iterator[Link]:
-    """Connect to a SuperLink: a name in Flower's config.toml, or HOST:PORT with a certificate or in plain text."""
-    if ":" not in superlink:
-        if authority or plain or key:
-            raise ConfigError(
-                f"{superlink} is the name of a connection in Flower's config.toml, which has its certificate; give "
-                "--superlink HOST:PORT with --insecure, or --kit DIR"
-            )
-        yield Link(superlink, os.environ | QUIET)
+def _connected(kit: Path | None, superlink: str | None) -> Iterator[Link]:
+    """Connect to the SuperLink of a kit, or by a connection of Flower's config.toml."""
+    if (kit is None) == (superlink is None) or ":" in (superlink or ""):
+        raise ConfigError("give --kit DIR, or --superlink with the name of a connection in Flower's config.toml")
+    if kit is None:
+        yield Link(str(superlink), os.environ | QUIET)
         return
-    if (authority is None) != plain:
-        raise ConfigError(f"{superlink} is an address; give --kit DIR for TLS, or --insecure for plain text")
+    server = read_kit(kit)
     with temp_folder() as folder:
-        write_connection(folder, superlink, authority, key)
-        yield Link(NAME, os.environ | QUIET | {"FLWR_HOME": str(folder)}, superlink, authority)
+        write_connection(folder, server.address, kit / AUTHORITY, kit / OPERATOR_KEY)
+        yield Link(NAME, os.environ | QUIET | {"FLWR_HOME": str(folder)}, server.address, kit / AUTHORITY)
 
 
 def check_app(config: Config, say: Say) -> None:
