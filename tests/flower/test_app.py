@@ -111,7 +111,7 @@ class Dying(InProcessGrid):
 
 MISTAKES = {
     "no way": ((), "give one of"),
-    "secure": (("--simulation", "--secure"), "go with --loopback"),
+    "a node": (("--simulation", "--node", "a=b"), "--node goes with --loopback"),
     "value": (("--loopback", "--set", "train.lr=-1"), "train.lr"),
     "an address": (("--superlink", "127.0.0.1:1"), "name of a connection"),
     "no kit": (("--kit", "."), "is not a kit"),

@@ -245,7 +245,7 @@ def test_nobody_simulates_what_only_nodes_have(tmp_path: Path):
 )
 def test_loopback_wants_a_file_for_each_node(config: Config, nodes: list[str], said: str, tmp_path: Path):
     with pytest.raises(ConfigError, match=said):
-        on_loopback(config, tmp_path / "out", secure=False, say=print, nodes=nodes)
+        on_loopback(config, tmp_path / "out", print, nodes)
 
 
 def test_paths_of_several_files_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,6 @@ def run(
     here: Annotated[bool, typer.Option("--loopback", help="Start all processes on this machine.")] = False,
     simulation: Annotated[bool, typer.Option("--simulation", help="Run in Flower's simulation (Ray).")] = False,
     out: Annotated[Path, typer.Option(help="A new folder for the run, on the server.")] = Path("runs/flower"),
-    secure: Annotated[bool, typer.Option("--secure", help="With --loopback: TLS and node keys.")] = False,
     node: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="With [task.nodes] and --loopback: a node and its rows."),
@@ -70,15 +69,11 @@ def run(
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((kit is not None, superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --kit DIR, --superlink NAME, --loopback and --simulation")
-    misplaced = ((secure or node) and not here, client_cpus > 1 and not simulation)
-    if any(misplaced):
-        raise ConfigError(
-            "--secure and --node go with --loopback, --client-cpus with --simulation; remove the option, or change the "
-            "other one"
-        )
+    if (node and not here) or (client_cpus > 1 and not simulation):
+        raise ConfigError("--node goes with --loopback, --client-cpus with --simulation; remove the option")
     settings = load_config(config, overrides or [])
     if here:
-        on_loopback(settings, out, secure=secure, say=_say, nodes=node or ())
+        on_loopback(settings, out, _say, node or ())
     elif simulation:
         on_simulation(settings, out, client_cpus)
     else:

@@ -194,7 +194,7 @@ def check_app(config: Config, say: Say) -> None:
     prepare(config)
 
 
-def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
+def on_loopback(config: Config, out: Path, say: Say, nodes: Sequence[str] = ()) -> None:
     """Start a SuperLink and a SuperNode per client on this machine, run, and end them.
 
     `nodes` are texts NAME=FILE, for nodes with their own rows.
@@ -203,9 +203,8 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Seq
     clients = len(configs) or _count_clients(config)
     with temp_folder() as folder:
         write_app(folder / "app", config, out)
-        kind = "with TLS and a key for each node" if secure else "in plain text"
-        say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
-        with loopback(folder, clients, secure=secure, configs=configs) as federation:
+        say(f"starting a SuperLink and {clients} SuperNodes on loopback, in plain text")
+        with loopback(folder, clients, configs=configs) as federation:
             federation.run(folder / "app")
             _show(_tail(folder / "run.log", federation.processes["run"]), say)
     if not (out / MODEL).exists():
