@@ -148,7 +148,7 @@ def run_rounds(
             if stopping is not None and stopping.asked and index < settings.rounds:
                 raise RunStopped(f"stopped after round {index} of {settings.rounds}")
         if not state.history.participations:
-            events = (event for event in ledger.events(after=0) if event.kind == "left-out")
+            events = (event for event in ledger.events() if event.kind == "left-out")
             reason = next((f"client {event.client}: {event.text}" for event in events), "see the events of the run")
             raise RunFailed(f"no client trained in {settings.rounds} rounds, so there is no model; {reason}")
         if folder is not None:

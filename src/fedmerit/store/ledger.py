@@ -317,9 +317,9 @@ class Ledger:
         near = did_you_mean(number, names)
         raise UserError(f"no client {number!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
 
-    def rounds(self, after: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per round after one: accuracy, percentiles, bytes, seconds per stage."""
-        cursor = self._db.execute("SELECT * FROM rounds WHERE round > ? ORDER BY round", (after,))
+    def rounds(self) -> list[dict[str, Any]]:
+        """One dictionary per round: accuracy, percentiles, bytes, seconds per stage."""
+        cursor = self._db.execute("SELECT * FROM rounds ORDER BY round")
         columns = [column[0] for column in cursor.description]
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
         return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
@@ -368,23 +368,23 @@ class Ledger:
         query = f"SELECT client, count(*), sum({rows}) FROM weights WHERE {answered} GROUP BY client"
         return {client: (rounds, total) for client, rounds, total in self._db.execute(query, {"epochs": epochs})}
 
-    def rewards(self, index: int | None = None, after: int = 0) -> list[Rewarded]:
-        """Rewards of a round, of the rounds after one, or of all; empty if all clients share one model."""
+    def rewards(self, index: int | None = None) -> list[Rewarded]:
+        """Rewards of a round, or of all; empty if all clients share one model."""
         columns = "round, client, entries, bytes, accepted, before, after, reason"
-        return [Rewarded(*row) for row in self._select(columns, "rewards", index, after, "round, client")]
+        return [Rewarded(*row) for row in self._select(columns, "rewards", index, "round, client")]
 
-    def audits(self, index: int | None = None, after: int = 0) -> list[tuple[int, int, str, float | None]]:
-        """(round, client, objective, value), client -1 being the server; of a round, of those after one, or of all."""
-        return self._select("round, client, objective, value", "audits", index, after, "round, client, objective")
+    def audits(self, index: int | None = None) -> list[tuple[int, int, str, float | None]]:
+        """(round, client, objective, value), client -1 being the server; of a round, or of all."""
+        return self._select("round, client, objective, value", "audits", index, "round, client, objective")
 
-    def events(self, index: int | None = None, after: int = -1) -> list[Event]:
-        """Left-out clients with the reason, and notes on the weights; of one round, of those after one, or of all."""
-        return [Event(*row) for row in self._select("round, client, kind, text", "events", index, after, "rowid")]
+    def events(self, index: int | None = None) -> list[Event]:
+        """Left-out clients with the reason, and notes on the weights; of one round, or of all."""
+        return [Event(*row) for row in self._select("round, client, kind, text", "events", index, "rowid")]
 
-    def _select(self, columns: str, table: str, index: int | None, after: int, order: str) -> list[Any]:
-        """Rows of one round, or of those after one."""
-        where, value = ("round > ?", after) if index is None else ("round = ?", index)
-        return self._db.execute(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}", (value,)).fetchall()
+    def _select(self, columns: str, table: str, index: int | None, order: str) -> list[Any]:
+        """Rows of one round, or of all."""
+        where, values = ("", ()) if index is None else ("WHERE round = ?", (index,))
+        return self._db.execute(f"SELECT {columns} FROM {table} {where} ORDER BY {order}", values).fetchall()
 
     def pair_distances(self) -> PairDistances:
         """Similarity of each pair of clients over all rounds, for a grouping with memory."""
