@@ -29,7 +29,7 @@ async function fetchDetail(run) {
 }
 
 function unpackDetail(run, detail) {
-  Object.assign(run, { cells: undefined, grouped: undefined, inOrder: undefined, means: undefined });
+  Object.assign(run, { cells: undefined, homes: undefined, means: undefined });
   const places = new Map(detail.rounds.round.map((round, place) => [round, place]));
   return Object.assign(run, detail, { names: distinct(detail.names), places, said: said(detail), unpacked: new Map() });
 }

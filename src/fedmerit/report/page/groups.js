@@ -4,15 +4,15 @@ const COLOURS = 7; // groups beyond so many at once share a grey
 
 // number[client][round place]: the number of the client's group, from 0.
 function groupCells(run) {
-  if (run.cells) return run.cells;
+  if (run.homes) return run.homes;
   const number = run.names.map(() => new Array(numbersOf(run).length).fill(null));
   numbersOf(run).forEach((_, place) => {
     const ids = idsOf(run, place);
     const group = spreadOut(run.rounds.group[place], ids.length);
     ids.forEach((id, k) => (number[id][place] = Math.min(group[k], COLOURS)));
   });
-  run.cells = { number, home: number.map(commonest) };
-  return run.cells;
+  run.homes = { number, home: number.map(commonest) };
+  return run.homes;
 }
 
 // The group that a client was in most often; -1 for a client that never took part.
