@@ -1,7 +1,6 @@
 """Hostile SuperNodes on a secure deployment: each is refused or left out, and the others get the right bits."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -58,13 +57,9 @@ def start_node(made: Loopback, place: int, folder: Path) -> None:
 class Leaving(InProcessGrid):
     """The same federation in one process, on which the two hostile nodes' training gets lost."""
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        sent = list(messages)
-        names = list(super().push_messages(sent))
-        for name, message in zip(names, sent, strict=True):
-            if message.metadata.dst_node_id in (1000 + SHORT, 1000 + MUTE) and message.metadata.message_type == TRAIN:
-                self._replies.pop(name)
-        return names
+    def deliver(self, message: Message) -> Message | None:
+        lost = message.metadata.dst_node_id in (1000 + SHORT, 1000 + MUTE) and message.metadata.message_type == TRAIN
+        return None if lost else super().deliver(message)
 
 
 def test_the_run_ends_with_the_right_bits_for_the_others(tmp_path: Path):
@@ -79,15 +74,9 @@ def test_the_run_ends_with_the_right_bits_for_the_others(tmp_path: Path):
             start_node(made, place, tmp_path)
         for place in range(NODES + 1):
             made.wait_for(f"node{place}", "SuperNode ID", 180)
-        enrolled = read_enrolment(made.server.enrolment).client[:NODES]
-        write_enrolment(tmp_path / "enrolled.toml", Enrolment(client=enrolled))
-        on_superlink(
-            *(patient, tmp_path / "out", made.address, made.server.certificates.authority),
-            plain=False,
-            say=said.append,
-            enrolled=tmp_path / "enrolled.toml",
-            key=made.server.operator_key,
-        )
+        path = made.server.folder / "enrolled.toml"
+        write_enrolment(path, Enrolment(client=read_enrolment(path).client[:NODES]))
+        on_superlink(patient, tmp_path / "out", said.append, kit=made.server.folder)
     theirs, told = Run.load(tmp_path / "out"), "\n".join(said)
     assert "is refused: its key is not enrolled" in told
     left = {(event.round, event.client): event.text for event in theirs.events() if event.kind == "left-out"}

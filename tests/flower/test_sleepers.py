@@ -46,7 +46,7 @@ def test_a_round_ends_at_its_deadline_and_the_next_do_not_wait(tmp_path: Path, m
         assert Ledger.open(tmp_path / "run" / "ledger.db").last_round() >= 1
         signal.touch()
         asleep = time.monotonic()
-        made.wait_for("run", "kept in", SLEEP - 60)
+        made.wait_for("run", "the run is in", SLEEP - 60)
         awake = time.monotonic() - asleep
     assert awake < SLEEP, "the run waited for the sleeper"
     done = Run.load(tmp_path / "run")
