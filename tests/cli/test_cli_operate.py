@@ -72,12 +72,11 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pyt
         assert found["server.pem"].status == status
         assert found["server.pem"].text.endswith("call `fedmerit flower provision` again with the same --out")
     assert ends > datetime.now(UTC)
-    told = call("doctor", "--kit", str(tmp_path / "nowhere"), "--json")
+    told = call("doctor", "--kit", str(tmp_path / "nowhere"), "--superlink", "127.0.0.1:1", "--json")
     assert told.exit_code == 1
     failed = {one["check"]: one["text"] for one in json.loads(told.stdout)["checks"] if one["status"] == "failed"}
     assert "is not a kit" in failed["kit"]
-    refused = doctor.check_superlink("127.0.0.1:1", None)
-    assert refused.text.startswith("127.0.0.1:1 does not answer in plain text ([Errno 111] Connection refused)")
+    assert failed["superlink"].startswith("127.0.0.1:1 does not answer in plain text ([Errno 111] Connection refused)")
 
 
 def test_logs_as_json(tmp_path: Path):

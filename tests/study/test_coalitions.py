@@ -125,12 +125,15 @@ def test_reliability_is_one_for_equal_seeds_and_lower_for_noise() -> None:
     assert values.reliability("noisy") < 0.95
 
 
-def test_seeds_and_processes_do_not_change_each_other() -> None:
-    config, trained = load_config(None, SMALL), list[int]()
-    first = value_coalitions(config, [1], jobs=1)
-    both = value_coalitions(config, [1, 2], jobs=2, on_seed=trained.append)
-    assert trained == [1, 2]
+def test_a_folder_keeps_finished_seeds(tmp_path: Path) -> None:
+    config = load_config(None, SMALL)
+    first = value_coalitions(config, [1], tmp_path / "a", jobs=1)
+    trained: list[int] = []
+    both = value_coalitions(config, [1, 2], tmp_path / "a", jobs=1, on_seed=trained.append)
+    assert trained == [2]
     assert (both.tables["accuracy"][0] == first.tables["accuracy"][0]).all()
+    again = value_coalitions(config, [1, 2], None, jobs=2)
+    assert (again.tables["log_loss"] == both.tables["log_loss"]).all()
 
 
 def test_the_command_prints_values_that_add_up(tmp_path: Path) -> None:

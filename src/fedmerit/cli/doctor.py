@@ -22,6 +22,13 @@ def doctor(
     kit: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Check a kit and its way to the SuperLink.", show_default=False)
     ] = None,
+    superlink: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Connect to this SuperLink.", show_default=False)
+    ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option("--root-certificates", help="The SuperLink's certificate authority.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check this machine and a configuration before a run.
@@ -40,7 +47,7 @@ def doctor(
     strict = settings is not None and settings.task.strict
     if settings is not None and strict:  # all suspicions are listed, not only that there are some
         settings = settings.model_copy(update={"task": settings.task.model_copy(update={"strict": False})})
-    for found in examine(settings, kit):
+    for found in examine(settings, kit, superlink, authority):
         findings.append(found)
         if not as_json:
             out_console.print(f"{found.status:8}", style=STYLES[found.status], end="")

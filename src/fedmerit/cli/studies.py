@@ -140,12 +140,12 @@ def compare(
     best mean measure runs with run.seed. Its configuration is best.toml in the folder.
 
     With --coalitions the file is a configuration: every coalition of its clients is trained, and each client gets its
-    Shapley value, the share of the result that is due to its rows (docs/contributions.md).
+    Shapley value, the share of the result that is due to its rows (docs/contributions.md). --out is optional.
     """
     if coalitions:
-        if grid or out:
-            raise ConfigError("--coalitions excludes --grid and --out; --json prints the values for a file")
-        _value_clients(study, overrides or [], range(seeds), jobs, as_json)
+        if grid:
+            raise ConfigError("--coalitions excludes --grid")
+        _value_clients(study, overrides or [], out, range(seeds), jobs, as_json)
         return
     if out is None:
         raise ConfigError("compare needs --out DIR, a new folder or one to resume")
@@ -179,15 +179,17 @@ def compare(
         raise typer.Exit(1)
 
 
-def _value_clients(path: Path, overrides: list[str], seeds: range, jobs: int | None, as_json: bool) -> None:
+def _value_clients(
+    path: Path, overrides: list[str], out: Path | None, seeds: range, jobs: int | None, as_json: bool
+) -> None:
     """Train all coalitions of a configuration's clients, and print each client's value."""
     from fedmerit.config.schema import load_config
     from fedmerit.study.coalitions import value_coalitions, values_dict, values_screen
 
     config = load_config(path, overrides)
     chosen = [config.run.seed + seed for seed in seeds]
-    with stoppable(f"fedmerit compare {path} --coalitions"), notes_printed():
-        values = value_coalitions(config, chosen, jobs, lambda seed: err_console.print(f"seed {seed}: trained"))
+    with stoppable(f"fedmerit compare {path} --coalitions{f' --out {out}' if out else ''}"), notes_printed():
+        values = value_coalitions(config, chosen, out, jobs, lambda seed: err_console.print(f"seed {seed}: trained"))
     show(values_dict(values), lambda: values_screen(values), as_json)
 
 

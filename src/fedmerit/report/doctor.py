@@ -34,6 +34,8 @@ class Finding:
 def examine(
     config: Config | None = None,
     kit: Path | None = None,
+    superlink: str | None = None,
+    authority: Path | None = None,
 ) -> Iterator[Finding]:
     """Run all checks; one that cannot be done is a finding, too."""
     yield from check_versions()
@@ -42,6 +44,8 @@ def examine(
         yield _tried("data", lambda: check_data(config))
     if kit is not None:
         yield from check_kit(kit)
+    if superlink is not None:
+        yield _tried("superlink", lambda: check_superlink(superlink, authority))
 
 
 def _tried(name: str, check: Callable[[], Finding]) -> Finding:

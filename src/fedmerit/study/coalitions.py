@@ -5,12 +5,15 @@ test rows; v of nobody is that of the first model. With all 2^n coalitions the S
 this training. What remains is the noise of training, which several seeds show.
 """
 
+import csv
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from io import StringIO
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config
+from fedmerit.config.schema import Config, dump_config
 from fedmerit.core.criteria.contribution import (
     MOST_EXACT,
     Coalitions,
@@ -39,8 +42,10 @@ from fedmerit.core.targets import has_probabilities
 from fedmerit.core.types import Samples, Vector
 from fedmerit.engine.measure import default_measure
 from fedmerit.engine.run import federate
-from fedmerit.errors import ConfigError, NoteWarning
+from fedmerit.errors import ConfigError, FolderError, NoteWarning
 from fedmerit.fleet.client import learner_at
+from fedmerit.store.files import write_new_file
+from fedmerit.store.run_folder import CONFIG
 from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.registry import Task, make_task
 
@@ -217,6 +222,7 @@ def measures_of(config: Config, task: Task) -> tuple[str, ...]:
 def value_coalitions(
     config: Config,
     seeds: Sequence[int],
+    out: Path | None = None,
     jobs: int | None = None,
     on_seed: Callable[[int], None] = lambda seed: None,
 ) -> ClientValues:
@@ -225,6 +231,7 @@ def value_coalitions(
     config   the data has the seed of the configuration; the first model and the batches have `seeds`. Unless it sets
              `train.schedule`, the learning rate falls over the rounds: at a constant rate most of the differences
              between coalitions would be noise
+    out      a folder for one CSV file per seed; seeds that it has are not trained again
     jobs     parallel processes; default: one per core
     on_seed  called when a seed is finished
     """
@@ -232,13 +239,18 @@ def value_coalitions(
     task = make_task(config)
     _check(config, task)
     members, measures = coalitions_of(len(task.federation.names)), measures_of(config, task)
-    work, tables = partial(_tables_of, config, members, measures), []
-    with ProcessPoolExecutor(min(jobs or cores(), len(seeds)), mp_context=get_context("forkserver")) as pool:
-        for seed, table in zip(seeds, pool.map(work, seeds), strict=True):
-            tables.append(table)
+    names = tuple(task.federation.names)
+    known = {} if out is None else _read(out, config, members, measures)
+    missing = [seed for seed in seeds if seed not in known]
+    work = partial(_tables_of, config, members, measures)
+    with ProcessPoolExecutor(max(1, min(jobs or cores(), len(missing))), mp_context=get_context("forkserver")) as pool:
+        for seed, table in zip(missing, pool.map(work, missing), strict=True):
+            known[seed] = table
+            if out is not None:
+                write_new_file(out / f"seed-{seed}.csv", _table_text(names, members, measures, table), "another --out")
             on_seed(seed)
-    by_measure = dict(zip(measures, np.stack(tables, axis=1), strict=True))
-    return ClientValues(tuple(task.federation.names), tuple(seeds), members, by_measure)
+    stacked = {name: np.stack([known[seed][at] for seed in seeds]) for at, name in enumerate(measures)}
+    return ClientValues(names, tuple(seeds), members, stacked)
 
 
 def _falling(config: Config) -> Config:
@@ -262,6 +274,32 @@ def _tables_of(config: Config, members: Coalitions, measures: Sequence[str], see
     task = make_task(config)
     models = train_coalitions(task, recipe_of(config), members, config.run.rounds, seed)
     return np.array(list(measure_models(task, models, all_test_rows(task), measures).values()))
+
+
+def _read(out: Path, config: Config, members: Coalitions, measures: Sequence[str]) -> dict[int, NDArray[np.float64]]:
+    """Read the finished seeds of a folder, which must be of the same configuration; make the folder if it is new."""
+    text = dump_config(config)
+    if not out.exists():
+        out.mkdir(parents=True)
+        write_new_file(out / CONFIG, text, "another --out")
+    if not (out / CONFIG).is_file() or (out / CONFIG).read_text(encoding="utf-8") != text:
+        raise FolderError(f"{out} belongs to another configuration; give another --out")
+    known = {}
+    for path in out.glob("seed-*.csv"):
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *lines = csv.reader(file)
+        if header[-len(measures) :] != list(measures) or len(lines) != len(members):
+            raise FolderError(f"{path} has other coalitions or measures; remove it, or give another --out")
+        known[int(path.stem.removeprefix("seed-"))] = np.array([line[-len(measures) :] for line in lines], float).T
+    return known
+
+
+def _table_text(names: Sequence[str], members: Coalitions, measures: Sequence[str], table: NDArray[np.float64]) -> str:
+    """CSV with a line per coalition: a column of 0 or 1 per client, then the measures."""
+    text = StringIO()
+    lines = ([*row.astype(int), *map(repr, values)] for row, values in zip(members, table.T.tolist(), strict=True))
+    csv.writer(text, lineterminator="\n").writerows([[*names, *measures], *lines])
+    return text.getvalue()
 
 
 def values_dict(values: ClientValues) -> dict[str, Any]:
