@@ -82,7 +82,7 @@ def changed(name: str, change: Callable[[np.ndarray], Any]) -> dict[str, np.ndar
         ("split", lambda a: a[:, None], r"split must be whole numbers of shape \(38,\)"),
         ("duplicate", lambda a: a.astype(np.uint8), r"duplicate must be true or false of shape \(38,\); got uint8"),
         ("writer_names", lambda a: np.arange(3), "writer_names must be text"),
-        ("writer_names", lambda a: ["a", "b", "a"], "writer_names must be distinct"),
+        ("writer_names", lambda a: ["a", "b", "a"], "2 clients are called 'a'"),
         ("duplicate", np.ones_like, "at least one row"),
         ("split", np.ones_like, "all 20 rows of f0424_27 are test rows"),
     ],

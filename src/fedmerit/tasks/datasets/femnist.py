@@ -19,6 +19,8 @@ KINDS = {"bytes (uint8)": "B", "true or false": "?", "text": "U", "whole numbers
 """Allowed types of an array, in words and as numpy's type codes."""
 SIZE = 28
 CLASSES = 62
+ENDS = {"labels": CLASSES, "writer": 0, "split": 2}
+"""The first number that an array must not have; a writer is one of the names."""
 TEST_SHARE = 0.1
 """LEAF's default: nine tenths of a writer's rows for training."""
 
@@ -40,24 +42,16 @@ def read_writers() -> Raw:
 
 def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
     """Check that the arrays of the file fit each other."""
-    rows, names = len(columns["labels"]), columns["writer_names"]
-    _check_array(path, "images", columns, "bytes (uint8)", (rows, SIZE, SIZE))
-    _check_array(path, "duplicate", columns, "true or false", (rows,))
-    _check_array(path, "writer_names", columns, "text", (len(names),))
-    if len(set(names.tolist())) != len(names):
-        raise DataError(f"{path}: writer_names must be distinct (got duplicates); download the file again")
-
-    for name, end in {"labels": CLASSES, "writer": len(names), "split": 2}.items():
-        _check_array(path, name, columns, "whole numbers", (rows,))
-        column = columns[name]
-        if rows and not 0 <= column.min() <= column.max() < end:
-            raise DataError(f"{path}: {name} must be 0 to {end - 1}; got {column.min()} to {column.max()}")
-
-
-def _check_array(path: Path, name: str, columns: dict[str, NDArray[Any]], kind: str, shape: tuple[int, ...]) -> None:
-    array = columns[name]
-    if array.dtype.char not in KINDS[kind] or array.shape != shape:
-        raise DataError(f"{path}: {name} must be {kind} of shape {shape}; got {array.dtype} of {array.shape}")
+    rows, names = len(columns["labels"]), len(columns["writer_names"])
+    layout = {"images": ("bytes (uint8)", (rows, SIZE, SIZE)), "duplicate": ("true or false", (rows,))}
+    layout |= {"writer_names": ("text", (names,)), **dict.fromkeys(ENDS, ("whole numbers", (rows,)))}
+    for name, (kind, shape) in layout.items():
+        array = columns[name]
+        if array.dtype.char not in KINDS[kind] or array.shape != shape:
+            raise DataError(f"{path}: {name} must be {kind} of shape {shape}; got {array.dtype} of {array.shape}")
+        end = ENDS.get(name, 0) or names
+        if name in ENDS and rows and not 0 <= array.min() <= array.max() < end:
+            raise DataError(f"{path}: {name} must be 0 to {end - 1}; got {array.min()} to {array.max()}")
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
