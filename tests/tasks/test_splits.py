@@ -1,12 +1,9 @@
 """Test sets per client: slices and matched, of a common test set or of the client's own rows."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from task_files import real_folder
 
 from fedmerit.tasks.build import common_test_rows, deal, own_test_rows
 
@@ -102,18 +99,3 @@ def test_the_share_of_own_rows_can_be_set() -> None:
     rows, labels = [np.arange(100)], np.zeros(100, np.int64)
     assert own_test_rows(rows, labels, "slices", 0, 0.3)[1][0].tolist() == list(range(30))
     assert len(own_test_rows(rows, labels, "matched", 0, 0.3)[1][0]) == 30
-
-
-def test_the_sizes_of_the_papers_celeba() -> None:
-    """The authors' choice of people gives their 4,168 clients, 77,098 and 19,319 images [PMCFL]."""
-    with np.load(real_folder("celeba") / "celeba_annotations.npz", allow_pickle=False) as file:
-        identity = file["identity"]
-    people = sorted(set(identity.tolist()))
-    rng = random.Random(0)
-    rng.shuffle(people)
-    order = np.argsort(identity, kind="stable")
-    found, starts = np.unique(identity[order], return_index=True)
-    by_person = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
-    clients = [rows for rows in (by_person[person] for person in people[:5088]) if len(rows) >= 10]
-    trains, tests = own_test_rows(clients, np.zeros(len(identity), np.int64), "slices", 0)
-    assert (len(clients), sum(map(len, trains)), sum(map(len, tests))) == (4168, 77098, 19319)

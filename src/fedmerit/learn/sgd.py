@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from fedmerit.learn.optimizers import make_optimizer
 from fedmerit.learn.outputs import logits, output_of
 from fedmerit.learn.stack import Stack
 
-T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Maps the outputs of a module and the labels of a batch to the mean loss of the batch."""
 
@@ -252,28 +251,23 @@ class TorchLearner:
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
         """Predict the argmax of the outputs, or as the target decides; a single output is positive or not."""
-        decided = self._outputs(model, x, output_of(self.target).decide)
-        return fetch(torch.cat(decided)) if decided else np.empty(0, dtype=np.int64)
+        return self._outputs(model, x, output_of(self.target).decide)[0]
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
 
         A number has none.
         """
-        parts = self._outputs(model, x, output_of(self.target).probabilities)
-        return fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
+        return self._outputs(model, x, output_of(self.target).probabilities)[0]
 
     def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """`predict` and `predict_proba` in one pass."""
         target = output_of(self.target)
-        parts = self._outputs(model, x, lambda outputs: (target.decide(outputs), target.probabilities(outputs)))
-        if not parts:
-            return np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.float32)
-        classes, probabilities = zip(*parts, strict=True)
-        return fetch(torch.cat(classes)), fetch(torch.cat(probabilities))
+        decided, probabilities = self._outputs(model, x, target.decide, target.probabilities)
+        return decided, probabilities
 
-    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
-        """Apply `of` to the outputs, part by part."""
+    def _outputs(self, model: Model, x: NDArray[Any], *functions: Callable[[Tensor], Tensor]) -> list[NDArray[Any]]:
+        """Apply each function to the outputs, which are computed part by part."""
         with _quiet_torch(0):
             flat = self._flat  # outside inference mode: a module built inside it could never be trained
         with _quiet_torch(0), torch.inference_mode():
@@ -282,7 +276,10 @@ class TorchLearner:
             stack = None if self.inputs else flat.stack
             forward = stack.forward if stack else partial(call, flat.module, self.inputs)
             part = part_rows(self.device)
-            return [of(logits(forward(inputs[slice(start, start + part)]))) for start in range(0, len(x), part)]
+            slices = [slice(start, start + part) for start in range(0, len(x), part)]
+            outputs = (logits(forward(inputs[rows])) for rows in slices) if slices else [torch.zeros(0, 1)]
+            parts = [[function(one) for function in functions] for one in outputs]
+            return [fetch(torch.cat(column)) for column in zip(*parts, strict=True)]
 
 
 class _Step:
