@@ -65,15 +65,6 @@ def read_npz(path: Path, names: Sequence[str], kinds: str = "iubU", others: bool
     `kinds` are numpy's letters for the accepted types: with `f`, any numbers. With `others`, all arrays of the file are
     read, and the named ones must be among them.
     """
-    what = "numbers" if "f" in kinds else "whole numbers or text"
-    arrays = _arrays(path, names, others)
-    for name, array in arrays.items():
-        if array.ndim == 0 or array.dtype.kind not in kinds:
-            raise DataError(f"{path}: {name} must be an array of {what}; got {array.ndim}-d {array.dtype}")
-    return arrays
-
-
-def _arrays(path: Path, names: Sequence[str], others: bool) -> dict[str, NDArray[Any]]:
     try:
         # Opened here, because np.load leaves a file open that is not an npz file.
         check_file(path)
@@ -88,11 +79,16 @@ def _arrays(path: Path, names: Sequence[str], others: bool) -> dict[str, NDArray
             missing = sorted(set(names) - set(file.files))
             if missing:
                 raise DataError(f"{path} must contain the arrays {', '.join(names)} (missing: {', '.join(missing)})")
-            return {name: file[name] for name in (file.files if others else names)}
+            arrays = {name: file[name] for name in (file.files if others else names)}
     except UNREADABLE as error:
         raise DataError(
             f"{path} is not a readable npz file ({printable(str(error), 200)}); download it again"
         ) from None
+    what = "numbers" if "f" in kinds else "whole numbers or text"
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.dtype.kind not in kinds:
+            raise DataError(f"{path}: {name} must be an array of {what}; got {array.ndim}-d {array.dtype}")
+    return arrays
 
 
 def need(module: str) -> Any:

@@ -126,11 +126,9 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
     return Prepared(rows, inputs, tuple(map(_text, kinds)), tuple(notes), (*found, *more), table)
 
 
-def choose_features(prepared: Prepared, config: TaskConfig, trained: Rows | None = None) -> Features:
-    """Choose inputs and the words of each by the training rows; by all rows if there is no split."""
-    everything = np.arange(len(prepared.rows))
-    rows = everything if trained is None else trained
-    seen, decided = _inspected(prepared, config, everything), _inspected(prepared, config, rows)
+def choose_features(prepared: Prepared, config: TaskConfig, rows: Rows) -> Features:
+    """Choose inputs and the words of each by the training rows."""
+    seen, decided = (_inspected(prepared, config, each) for each in (np.arange(len(prepared.rows)), rows))
     found = [*prepared.found, *(one if key in decided else _unseen(one) for key, one in seen.items())]
     found += [one for key, one in decided.items() if key not in seen]
     left_out = {one.column: one.reason for one in found if one.reason}
