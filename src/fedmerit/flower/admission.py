@@ -5,14 +5,12 @@ the client may report. The SuperLink authenticates each node by its key, so a no
 is enrolled for. The server sends nothing to a node with an unknown or revoked key.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import tomli_w
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -65,7 +63,7 @@ class Enrolment(Section):
         """The client that a key is enrolled for; None for an unknown or revoked key."""
         return next((client for client, entry in self.active.items() if entry.key == key), None)
 
-    def with_client(self, new: EnrolledClient) -> Enrolment:
+    def with_client(self, new: EnrolledClient) -> Self:
         """Add a client. A client has one key, and a key belongs to one client."""
         for entry in self.client:
             if entry.key == new.key:
@@ -73,17 +71,14 @@ class Enrolment(Section):
                 raise ConfigError(f"this key {state}; make a new key for client {new.client}")
         if new.client in self.active and not new.revoked:
             raise ConfigError(f"client {new.client} is already enrolled with another key; revoke that key first")
-        return Enrolment(client=(*self.client, new))
+        return self.model_copy(update={"client": (*self.client, new)})
 
-    def without(self, client: ClientId) -> Enrolment:
+    def without(self, client: ClientId) -> Self:
         """Revoke a client's key. The key stays in the file, so that it is never accepted again."""
         if client not in self.active:
             raise ConfigError(f"client {client} is not enrolled; there is nothing to revoke")
-        return Enrolment(
-            client=tuple(
-                entry.model_copy(update={"revoked": True}) if entry.client == client else entry for entry in self.client
-            )
-        )
+        entries = (one.model_copy(update={"revoked": True}) if one.client == client else one for one in self.client)
+        return self.model_copy(update={"client": tuple(entries)})
 
 
 def read_enrolment(path: Path) -> Enrolment:

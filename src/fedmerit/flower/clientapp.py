@@ -3,6 +3,8 @@
 The state of the node's context stores the client's personal model. `facts` and `clip_mod` are for your own Flower apps.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """GridFleet: run a federation on a Flower Grid, one exchange of messages per stage of a round."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

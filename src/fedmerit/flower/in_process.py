@@ -1,5 +1,7 @@
 """InProcessGrid: a Flower Grid without processes or network, for tests and debugging."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import count

@@ -1,7 +1,5 @@
 """The ledger: one SQLite file with everything that a run did, one transaction per round."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -105,7 +103,7 @@ class Ledger:
         self._db, self._path = connection, path
 
     @classmethod
-    def create(cls, path: Path | None, names: Sequence[str], meta: Mapping[str, str]) -> Ledger:
+    def create(cls, path: Path | None, names: Sequence[str], meta: Mapping[str, str]) -> Self:
         """Create a ledger in a file, or in memory if no path is given."""
         connection = sqlite3.connect(path or ":memory:", isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -119,7 +117,7 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, path: Path, *, write: bool = False, watch: bool = False) -> Ledger:
+    def open(cls, path: Path, *, write: bool = False, watch: bool = False) -> Self:
         """Open a ledger to read or continue it; with `watch` read-only, while another process writes it."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
