@@ -13,7 +13,6 @@ from flwr.common.constant import ErrorCode
 from helpers import ProbabilisticSoftmax, small_task
 
 import fedmerit.flower.kept as kept
-import fedmerit.flower.masks as masks
 from fedmerit import Cap, Claims, Momentum, PrivateSum, Recipe, Server, Task, fedavg, prioritized, private, scale
 from fedmerit.core.collect.collect import InTime, Poisson, Uniform
 from fedmerit.core.collect.facts_first import FactsFirst
@@ -25,7 +24,7 @@ from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
 from fedmerit.flower.keys import make_node_key
-from fedmerit.flower.masks import Secrets, add_pair_masks, degree, neighbours, threshold
+from fedmerit.flower.masks import Secrets, degree, neighbours, threshold
 from fedmerit.flower.messages import MASKED, SHARE, TRAIN, UNMASK, array
 from fedmerit.tasks.registry import ClientHalf
 
@@ -297,14 +296,3 @@ def test_graphs_are_regular_symmetric_and_connected(clients: int):
         reached |= edge
     assert len(reached) == clients
     assert 2 * threshold(degree(clients) + 1) > degree(clients) + 1
-
-
-def test_masks_of_all_cancel_in_the_sum():
-    drawn = {client: Secrets.draw() for client in range(5)}
-    publics = {client: secrets.public for client, secrets in drawn.items()}
-    total = np.zeros(100, np.uint32)
-    for client, secrets in drawn.items():
-        add_pair_masks(total, secrets.mask, client, {one: publics[one] for one in drawn if one != client})
-        assert client == 4 or total.any()
-    assert not total.any()
-    assert masks.restore(masks.create_shares(bytes(16), 3, 5)[1:4], 5) == bytes(16)
