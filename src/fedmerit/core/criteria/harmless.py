@@ -7,7 +7,7 @@ import numpy as np
 
 from fedmerit.core.facts import EXCLUDED, SAMPLES
 from fedmerit.core.parts import Words, part
-from fedmerit.core.stages.clip import Clip
+from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.stages.stages import Measured, Phase, exclude, median_norm
 from fedmerit.core.state import History, View
 from fedmerit.core.types import Cohort, Family, Matrix, Rows, Vector
@@ -17,8 +17,8 @@ MOST_LOSS = 10.0
 """Bound of a row's loss, that of a probability of 0.005 %: no single row decides."""
 ERRORS = 2.0
 """Standard errors of a mean difference that chance exceeds in about 2 % of cases."""
-CLIPPED = Clip(times=2.0)
-"""Updates are compared as `robust` aggregates them."""
+CLIP_TIMES = 2.0
+"""Updates are clipped to this many median norms, as `robust` aggregates them."""
 
 
 @part("criterion", "Harmless")
@@ -53,7 +53,7 @@ class Harmless:
     def measure(self, cohort: Cohort, view: View) -> Measured:
         """The values, the fact `excluded`, and a note for each client that harms."""
         norms, median = cohort.updates.norms, median_norm(cohort, view.history)
-        updates = cohort.updates.mix(CLIPPED.factors(norms, median))
+        updates = cohort.updates.mix(clip_factors(norms, CLIP_TIMES * median))
         shares = np.where(cohort.facts.get(EXCLUDED, np.zeros(len(norms))) > 0, 0.0, cohort.facts[SAMPLES])
         reasons = {}
         while np.count_nonzero(shares) > 1:

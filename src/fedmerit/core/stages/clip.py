@@ -35,8 +35,8 @@ class Clip:
 
     times   multiple of the median
 
-    >>> Clip().factors(np.array([1.0, 2.0, 10.0])).tolist()
-    [1.0, 1.0, 0.2]
+    >>> Clip(2.0).times
+    2.0
     """
 
     times: Annotated[float, Interval(gt=0), Doc("multiple of the median norm of the updates")] = 1.0
@@ -47,23 +47,12 @@ class Clip:
     takes: ClassVar[Words] = frozenset({"whole updates"})
     why: ClassVar[Mapping[str, str]] = CLIP_WHY
 
-    def limit(self, norms: Vector, median: float | None = None) -> float:
-        """C for updates with these norms; `median` replaces their median norm."""
-        if median is None:
-            moved = norms[norms > 0]
-            median = float(np.median(moved)) if len(moved) else 0.0
-        return self.times * median
-
-    def factors(self, norms: Vector, median: float | None = None) -> Vector:
-        """Factor of each update, 0..1."""
-        return clip_factors(norms, self.limit(norms, median))
-
     def measure(self, cohort: Cohort, view: View) -> Measured:
         """Measure the fact `clip`, with a note on the update that was clipped most."""
-        norms, median = cohort.updates.norms, median_norm(cohort, view.history)
-        left = self.factors(norms, median)
+        limit = self.times * median_norm(cohort, view.history)
+        left = clip_factors(cohort.updates.norms, limit)
         of = "the median norm" if self.times == 1 else f"{self.times:g} median norms"
-        note = clip_note(left, f"{self.limit(norms, median):.4g}, {of}", cohort)
+        note = clip_note(left, f"{limit:.4g}, {of}", cohort)
         return Measured({CLIP: clip_fact(cohort, left)}, note)
 
 
