@@ -25,7 +25,7 @@ def validated_task() -> Task:
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.integers(1, 6))
 def test_it_stops_only_where_nothing_rose(accuracies: list[float], patience: int) -> None:
-    stopped = EarlyStopping(patience)(accuracies)
+    stopped = EarlyStopping(patience=patience)(accuracies)
     best = max(range(len(accuracies)), key=lambda place: accuracies[place], default=0)
     assert stopped == (len(accuracies) - 1 - best >= patience)
 
@@ -70,8 +70,8 @@ def test_a_configured_run_stops_and_is_finished(tmp_path: Path, cli: CommandLine
     run = run_config(load_config(None, settings(STOP)), tmp_path / "run")
     played = run.ledger.last_round()
     assert played < 12
-    assert EarlyStopping(2)(run.ledger.validated())
-    assert not EarlyStopping(2)(run.ledger.validated()[:-1])
+    assert EarlyStopping(patience=2)(run.ledger.validated())
+    assert not EarlyStopping(patience=2)(run.ledger.validated()[:-1])
     assert [event.round for event in run.events() if event.kind == "stopped"] == [played]
     same = run_config(load_config(None, settings(f"run.rounds={played}")), tmp_path / "whole")
     assert Run.load(tmp_path / "run").model.tobytes() == same.model.tobytes()

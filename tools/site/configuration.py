@@ -17,7 +17,7 @@ from typing import Any, cast
 from fedmerit.config.attack import KINDS, AttackConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipe import HIDDEN, IN_THE_NAME, RANKING, SCORES
-from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
+from fedmerit.config.run import EarlyStopping, RunConfig, ScheduleConfig, WaitConfig
 from fedmerit.config.sections import Section, fields_of
 from fedmerit.config.task import OF_TABLES, OPTIONS, PARTITIONS, FactsConfig, NodesConfig, TaskConfig
 from fedmerit.config.train import TrainConfig
@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "task.nodes": NodesConfig,
     "train": TrainConfig,
     "run": RunConfig,
-    "run.stop": StopConfig,
+    "run.stop": EarlyStopping,
     "run.schedule": ScheduleConfig,
     "run.wait": WaitConfig,
     "privacy": PrivacyConfig,

@@ -1,18 +1,14 @@
 """[run]: number of rounds, selection of clients, timeouts, seed, device."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from annotated_types import Interval
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.sections import Count, Positive, Range, Section, core_field
 from fedmerit.core.collect.collect import Poisson, Selection, Uniform
 from fedmerit.core.collect.schedules import Schedule
-from fedmerit.core.collect.wait import Wait
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.parts import Doc, check_settings
 
 
 class ScheduleConfig(Section):
@@ -34,14 +30,9 @@ class WaitConfig(Section):
     )
     seconds: Positive = Field(60.0, description="timeout of a round, in seconds")
 
-    def make(self) -> Wait:
-        """Make the rule that the core uses."""
-        return Wait(self.min_fraction, self.seconds)
 
-
-@dataclass(frozen=True, slots=True)
-class EarlyStopping:
-    """Stop once the measure on validation rows has not become better for `patience` rounds.
+class EarlyStopping(Section):
+    """[run.stop]: stop once the measure on the clients' validation rows has not become better for `patience` rounds.
 
     Higher is better; a run passes errors such as `mae` with a minus.
 
@@ -50,26 +41,13 @@ class EarlyStopping:
     (False, True)
     """
 
-    patience: Annotated[int, Interval(ge=1), Doc("stop after this many rounds without a better measure")] = 5
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    patience: Count = Field(5, description="stop after this many rounds without a better measure")
 
     def __call__(self, values: Sequence[float]) -> bool:
         """Whether the last `patience` rounds brought no better value."""
         if len(values) <= self.patience:
             return False
         return max(values[-self.patience :]) <= max(values[: -self.patience])
-
-
-class StopConfig(Section):
-    """[run.stop]: early stopping by the run's measure on the clients' validation rows."""
-
-    patience: int = core_field(EarlyStopping, "patience")
-
-    def make(self) -> EarlyStopping:
-        """Make the rule."""
-        return EarlyStopping(self.patience)
 
 
 class RunConfig(Section):
@@ -87,7 +65,7 @@ class RunConfig(Section):
     wait: WaitConfig | None = Field(
         None, description="timeout of a round, see [run.wait]; default: wait for all clients"
     )
-    stop: StopConfig | None = Field(None, description="early stopping, see [run.stop]; default: never")
+    stop: EarlyStopping | None = Field(None, description="early stopping, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="seed of every random draw")
     workers: Count | None = Field(
         None, description="worker processes; default: one per core, or one with an accelerator"

@@ -13,7 +13,7 @@ import tomli_w
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipe import RecipeConfig, make_recipe
-from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig, WaitConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, WaitConfig
 from fedmerit.config.sections import Section, parse_value, validate
 from fedmerit.config.task import PARTITIONS, FactsConfig, TaskConfig, check_options, task_keys
 from fedmerit.config.train import TrainConfig
@@ -28,7 +28,6 @@ __all__ = [
     "RunConfig",
     "ScheduleConfig",
     "Section",
-    "StopConfig",
     "TaskConfig",
     "TrainConfig",
     "WaitConfig",

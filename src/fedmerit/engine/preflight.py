@@ -43,8 +43,7 @@ BELIEVED: Words = frozenset({"validation rows", "test rows"})
 def check_config(config: Config, task: Task) -> Recipe:
     """The recipe of a configuration, once its task is known to have what the recipe and [run] ask for."""
     recipe, run = with_control(recipe_of(config), task.server()), config.run
-    stop = None if run.stop is None else run.stop.make()
-    check_task(task, recipe, make_collect(config, recipe), run, stop)
+    check_task(task, recipe, make_collect(config, recipe), run, run.stop)
     return recipe
 
 

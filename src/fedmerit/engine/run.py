@@ -229,7 +229,6 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
 def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord]) -> None:
     """Run the rounds that the folder does not have yet."""
     recipe, run = with_control(recipe_of(config), fleet.server), config.run
-    stop = None if run.stop is None else run.stop.make()
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
         run_rounds(
             fleet,
@@ -239,7 +238,7 @@ def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[On
             ledger,
             folder,
             stopping=stopping,
-            stop=stop,
+            stop=run.stop,
             on_record=on_record,
         )
     write_statement(folder)

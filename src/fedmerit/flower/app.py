@@ -20,6 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedmerit.config.privacy import make_collect, recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks.attack import Attackers
+from fedmerit.core.collect.wait import Wait
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.parts import declared
 from fedmerit.core.reasons import called
@@ -108,7 +109,7 @@ def serve(
         grid,
         half,
         timeout=deadline,
-        wait=wait.make() if wait else None,
+        wait=Wait(wait.min_fraction, wait.seconds) if wait else None,
         enrolment=enrolment,
         attackers=attackers,
         wire=config.run.wire,
