@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.targets import TargetKind
+from fedmerit.core.types import Samples
 from fedmerit.errors import DataError
 
 if TYPE_CHECKING:
-    from fedmerit.core.types import Samples
     from fedmerit.tasks.federation import Federation, Split
 
 CHANNELS = (1, 2, 3, 4)
@@ -82,7 +82,7 @@ def check_federation(federation: Federation) -> None:
             )
         if (np.diff(split.offsets) < 0).any():
             raise DataError(f"offsets must not decrease (those of the {which} rows do)")
-        check_values(split.x, split.y, classes, f"{which} rows", federation.target)
+        check_samples(Samples(split.x, split.y, classes, split.attributes), f"{which} rows", federation.target)
     if not len(federation.train.y):
         raise DataError("no client has a training row; add rows, or lower the shares for test and validation")
     parties = {which: split.x for which, split in splits.items()}
@@ -107,14 +107,9 @@ def check_samples(samples: Samples, whose: str, target: TargetKind = "classes") 
     """Check the rows of one party."""
     columns = {"labels": samples.y, **{f"values of {name}": v for name, v in samples.attributes.items()}}
     check_columns(len(samples.x), {f"{name} in the {whose}": column for name, column in columns.items()})
-    check_values(samples.x, samples.y, samples.classes, whose, target)
-
-
-def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:
-    """Check that inputs are finite numbers in a supported layout, and labels fit the target."""
-    check_inputs(x, whose)
-    if len(y):
-        check_labels(y, classes, whose, target)
+    check_inputs(samples.x, whose)
+    if len(samples):
+        check_labels(samples.y, samples.classes, whose, target)
 
 
 def check_inputs(x: NDArray[Any], whose: str) -> None:

@@ -38,7 +38,6 @@ class PeopleTable:
     numbers, words: the columns to learn from; for words the list of all, or () for those that occur.
     label: a column, its words for label 0, and those for label 1.
     attributes: for each, a column and its words for group 1; () for a group per word, or AGES.
-    width: the number of inputs of the task's models.
     counts, filtered: a filter of rows, and the columns it reads.
     clients: the owner of each row, for natural partitions.
     """
@@ -49,7 +48,6 @@ class PeopleTable:
     words: Mapping[str, tuple[str, ...]]
     label: tuple[str, tuple[str, ...], tuple[str, ...]]
     attributes: Mapping[str, tuple[str, tuple[str | int, ...]]]
-    width: int
     header: tuple[str, ...] = ()
     delimiter: str = ","
     counts: Callable[[Row], bool] | None = None
@@ -116,11 +114,6 @@ class PeopleTable:
             parts.append((values - values[train].mean()) / (values[train].std() or 1.0))
         for name, words in self.words.items():
             parts += [columns[name] == word for word in words or np.unique(columns[name])]
-        if len(parts) != self.width:
-            raise DataError(
-                f"the task's models need {self.width} inputs (the table gives {len(parts)}): "
-                "some words are missing or new; use the whole table as published"
-            )
         return np.column_stack(parts).astype(np.float32)
 
 
@@ -180,7 +173,6 @@ ADULT = _task(
             "race": ("race", ()),
             "age": ("age", AGES),
         },
-        width=91,
         clients=_by_doctorate,
     ),
     "48,842 people of the 1994 US census: above 50,000 dollars a year? Attributes sex, white, race, age",
@@ -209,7 +201,6 @@ COMPAS = _task(
             "race": ("race", ()),
             "age": ("age", AGES),
         },
-        width=15,
         counts=_passes_filter,
         filtered=("days_b_screening_arrest", "is_recid", "score_text"),
     ),
@@ -250,7 +241,6 @@ GERMAN_CREDIT = _task(
             "foreign": ("foreign", ("A201",)),
             "age": ("age", AGES),
         },
-        width=63,
     ),
     "1,000 applicants of a German bank: is the credit a good risk? Attributes sex, foreign, age",
     clients=10,
