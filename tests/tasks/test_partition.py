@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.tasks.federation import Ids
 from fedmerit.tasks.partition import Parts, partition
 
@@ -79,12 +79,6 @@ def test_shards_are_blocks_of_the_sorted_labels() -> None:
     assert all(len(np.unique(labels[rows])) == 2 for rows in parts.rows)
 
 
-@pytest.mark.parametrize("alpha", [0.001, 1e-300])
-def test_dirichlet_that_leaves_clients_empty(alpha: float) -> None:
-    with pytest.raises(DataError, match=r"left a client without rows.*50 clients, 60 training rows.*raise task.alpha"):
-        spread(np.arange(60) % 3, TaskConfig(partition="dirichlet", alpha=alpha), clients=50)
-
-
 def test_label_groups() -> None:
     labels = np.arange(100) % 5
     parts = spread(labels, MADE[3], clients=5)
@@ -109,26 +103,29 @@ def test_bad_groups(groups: Any, clients: int, message: str) -> None:
         spread(np.arange(100) % 5, TaskConfig(partition="label-groups", groups=groups), clients)
 
 
-def test_group_with_too_few_rows() -> None:
-    labels = [0] * 90 + [1]
-    with pytest.raises(DataError, match=r"group \[1\] has 1 training rows for 2 clients"):
-        spread(labels, TaskConfig(partition="label-groups", groups=((0,), (1,))), 4)
-
-
-@pytest.mark.parametrize("config", MADE, ids=lambda config: config.partition)
-def test_more_clients_than_samples(config: TaskConfig) -> None:
-    with pytest.raises(DataError, match="more clients than samples: 9 clients, 8 training rows"):
-        spread([0, 1, 2, 3] * 2, config, clients=9)
-
-
-def test_fewer_rows_than_shards() -> None:
-    with pytest.raises(DataError, match="5 clients with 2 shards each, 9 training rows"):
-        spread(np.zeros(9), MADE[1])
-
-
-def test_made_partitions_need_a_number() -> None:
-    with pytest.raises(ConfigError, match=r"set task.clients"):
-        spread(np.zeros(9), MADE[0], clients=None)
+@pytest.mark.parametrize(
+    ("config", "labels", "clients", "message"),
+    [
+        *(
+            (TaskConfig(partition="dirichlet", alpha=alpha), np.arange(60) % 3, 50, "left a client .*raise task.alpha")
+            for alpha in (0.001, 1e-300)
+        ),
+        (
+            TaskConfig(partition="label-groups", groups=((0,), (1,))),
+            [0] * 90 + [1],
+            4,
+            r"group \[1\] has 1 .* 2 clients",
+        ),
+        *((config, [0, 1, 2, 3] * 2, 9, "more clients than samples: 9 clients, 8 training rows") for config in MADE),
+        (MADE[1], np.zeros(9), 5, "5 clients with 2 shards each, 9 training rows"),
+        (MADE[0], np.zeros(9), None, r"set task.clients"),
+    ],
+)
+def test_rows_or_numbers_that_do_not_suffice(
+    config: TaskConfig, labels: Any, clients: int | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        spread(labels, config, clients)
 
 
 @few
