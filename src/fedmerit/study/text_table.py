@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,9 @@ from fedmerit.core.showing import html_table
 UNKNOWN = "-"
 LONGEST_NAME = 20
 """Names of rows up to this length stay on one line, however narrow the screen."""
+
+WIDE = 10_000
+"""A screen on which every table fits."""
 
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~])")
 LATEX = {
@@ -52,13 +56,13 @@ class TextTable:
 
     def screen(self) -> Group:
         """The table for a terminal."""
-        return Group(Text(self.title, "bold"), self.grid(), *(Text(line, "dim") for line in self.below))
+        return Group(Text(self.title, "bold"), Fitted(self), *(Text(line, "dim") for line in self.below))
 
-    def grid(self) -> Table:
-        """The cells alone."""
+    def grid(self, first: int | None = None) -> Table:
+        """The cells alone; `first` is the width of the first column, else as wide as it may be."""
         grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)  # nine shares of devices side by side in 80 columns
         longest = max((len(row[0]) for row in self.rows), default=0)
-        grid.add_column(escape(self.header[0]), no_wrap=longest <= LONGEST_NAME, overflow="fold")
+        grid.add_column(escape(self.header[0]), no_wrap=longest <= LONGEST_NAME, overflow="fold", width=first)
         for name in self.header[1:]:
             grid.add_column(escape(name), justify="right", overflow="fold")
         for row in self.rows:
@@ -106,6 +110,24 @@ class TextTable:
     @property
     def _notes(self) -> tuple[str, ...]:
         return (*self.below, "±: standard deviation over the seeds") if self.spreads else self.below
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A table on a screen: where it is too wide, names of rows are folded between words, not within them."""
+
+    table: TextTable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As it is where it fits, else with a first column that gives way, down to its longest word."""
+        whole, names = self.table.grid(), [row[0] for row in self.table.rows]
+        width = Measurement.get(console, options.update(max_width=WIDE), whole).maximum
+        if width > options.max_width and max(map(len, names), default=0) > LONGEST_NAME:
+            first = [self.table.header[0], *names]
+            longest = max(map(len, first))
+            word = max(len(word) for text in first for word in text.split())
+            whole = self.table.grid(max(longest - (width - options.max_width), word))
+        yield whole
 
 
 def number_text(value: float | None, digits: int, sign: str = "") -> str:
