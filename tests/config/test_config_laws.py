@@ -45,7 +45,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "shapley": WEIGHTS,
     "interaction": st.sampled_from([[[0, 1, 0.1]], [[0, 1, -0.1]]]),
     "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
-    "grouping": st.sampled_from(["one", {"name": "cosine", "threshold": 0.5}]),
+    "grouping": st.sampled_from(["one", {"name": "cosine", "cut": 0.5}]),
     "reward": st.sampled_from(["nothing", {"name": "top-share", "share": "tanh"}]),
 }
 EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]

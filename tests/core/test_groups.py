@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.models.grouping import Cut, OneGroup, silhouette
+from fedmerit.core.models.grouping import LEVELS, Cut, OneGroup, silhouette
 from fedmerit.core.state import PairDistances
 from fedmerit.core.types import Groups
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError
 
 NOBODY = PairDistances()
 many = settings(max_examples=60, deadline=None)
@@ -77,7 +76,7 @@ def test_like_clients_stay_one_group():
 )
 def test_a_constant_cut_is_the_papers_loop(seed: int, n: int, beta: float):
     rows = Updates(np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32))
-    found = grouped(ByCosine("constant", beta), rows)
+    found = grouped(ByCosine(beta), rows)
     assert same_partition(found.labels, by_hand(found.distances, beta))
 
 
@@ -85,7 +84,7 @@ def test_a_constant_cut_is_the_papers_loop(seed: int, n: int, beta: float):
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 12),
-    cut=st.sampled_from(["gap", "silhouette", "constant"]),
+    cut=st.sampled_from(["gap", "silhouette", 1.0]),
 )
 def test_laws_of_any_grouping(seed: int, n: int, cut: str):
     random = np.random.default_rng(seed)
@@ -153,18 +152,12 @@ def test_one_group_takes_everybody():
     assert (found.labels.tolist(), found.cut, found.distances) == ([0] * 6, None, None)
 
 
-def test_a_threshold_is_in_the_range_of_its_cut():
-    with pytest.raises(ConfigError, match=r"threshold of a silhouette must be in 0\.\.1 \(got 1\.5\)"):
-        ByCosine(cut="silhouette", threshold=1.5)
-    assert ByCosine(cut="constant", threshold=1.5).level == 1.5
-
-
 def test_over_all_rounds_the_mean_of_the_meetings_counts():
     """Client 2 is away once; pairs count as often as they met."""
-    grouping, pairs = ByCosine(cut="constant", threshold=0.9, over="all"), NOBODY
+    grouping, pairs = ByCosine(0.9, over="all"), NOBODY
     rounds = [(0, 1, 2), updates([1, 0], [1, 0], [0, 1])], [(0, 1), updates([1, 0], [0, 1])]
     for ids, rows in (*rounds, [(0, 1, 2), updates([1, 0], [0, 1], [1, 0])]):
-        found, alone = (one(rows, ids, pairs) for one in (grouping, ByCosine(cut="constant", threshold=0.9)))
+        found, alone = (one(rows, ids, pairs) for one in (grouping, ByCosine(0.9)))
         if len(ids) == 2:
             assert found.distances[0, 1] == pytest.approx(1)
             assert found.labels.tolist() == [0, 0], "0 and then 1: nearer than 0.9 on average"
@@ -187,25 +180,28 @@ def test_the_gap_looks_at_the_later_half_of_the_merges():
     """Merges at 0, 1, 1, 1 and 1.5: the jump from 0 is the largest, but an early one; the last decides."""
     axes = np.eye(4)
     rows = updates(*axes[[0, 0, 1, 2, 3]].tolist(), (-axes.sum(axis=0)).tolist())
-    found = grouped(ByCosine("gap", threshold=0.1), rows)
+    found = grouped(ByCosine(), rows)
     assert found.labels.tolist() == [0, 0, 0, 0, 0, 1]
     assert found.cut == pytest.approx(1.25, abs=1e-6)
 
 
-def test_a_jump_of_just_the_level_parts_the_groups():
+def test_a_jump_of_just_the_level_parts_the_groups(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(LEVELS, "gap", 1.0)
     rows = updates([1, 0], [2, 0], [3, 0], [0, 1])
-    assert grouped(ByCosine("gap", threshold=1.0), rows).labels.tolist() == [0, 0, 0, 1]
+    assert grouped(ByCosine(), rows).labels.tolist() == [0, 0, 0, 1]
 
 
-def test_there_are_at_most_half_as_many_groups_as_clients():
+def test_there_are_at_most_half_as_many_groups_as_clients(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(LEVELS, "gap", 0.0)
     for number in range(3, 9):
         rows = Updates(np.eye(number, dtype=np.float32) + np.float32(0.01))
         rows.row(0)[:] += 0.001
-        assert len(grouped(ByCosine(threshold=0.0), rows).members) <= number // 2 + 1
+        assert len(grouped(ByCosine(), rows).members) <= number // 2 + 1
 
 
 @pytest.mark.parametrize("cut", ["gap", "silhouette"])
-def test_where_no_cut_is_good_enough_all_are_together_and_the_cut_says_so(cut: Cut):
+def test_where_no_cut_is_good_enough_all_are_together_and_the_cut_says_so(cut: Cut, monkeypatch: pytest.MonkeyPatch):
     """Farther than any two can be: 2 and 1 more."""
-    found = grouped(ByCosine(cut=cut, threshold=1.0), updates([1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [1.0, 0.6]))
+    monkeypatch.setitem(LEVELS, cut, 1.0)
+    found = grouped(ByCosine(cut), updates([1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [1.0, 0.6]))
     assert (found.labels.tolist(), found.cut) == ([0, 0, 0, 0], 3.0)

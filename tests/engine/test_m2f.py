@@ -166,7 +166,7 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     ("changes", "says"),
     [
         (["recipe.models.sigma=-0.1"], "recipe.models.sigma"),
-        (["recipe.models.grouping.cut=silhouette", "recipe.models.grouping.threshold=1.5"], "0..1"),
+        (["recipe.models.grouping.cut=2.5"], "recipe.models.grouping.cut"),
         (["recipe.models.reward.gift=1"], "gift"),
         (["run.schedule.epochs=[0,3]"], "run.schedule.epochs"),
         (["run.schedule.rates=[[1.5,1]]"], "rate"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -14,13 +14,12 @@ from fedmerit.core.parts import PAIRS, Doc, part
 from fedmerit.core.state import PairDistances
 from fedmerit.core.types import ClientId, Groups, Matrix, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError
 
-Cut: TypeAlias = Literal["gap", "silhouette", "constant"]
+Cut: TypeAlias = Literal["gap", "silhouette"]
 Over: TypeAlias = Literal["round", "all"]
 
-LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "constant": 1.0}
-"""Default threshold of each cut."""
+LEVELS: dict[Cut, float] = {"gap": 0.03, "silhouette": 0.15}
+"""The least gap, and the least silhouette; below it all clients are one group."""
 FARTHEST = 2.0
 """1 - cos of two opposite updates."""
 
@@ -49,12 +48,11 @@ class ByCosine:
 
     cut         where to stop:
                 `gap`: in the middle of the largest jump between merges in the later half of the merges, so that there
-                are at most half as many groups as clients; without a jump of at least `threshold` all are one group.
+                are at most half as many groups as clients; without a jump of at least 0.03 all are one group.
                 Two clients only are separated if their distance exceeds 1, when their updates oppose each other.
-                `silhouette`: at the largest mean silhouette among the same merges; one group if that is below
-                `threshold`. Steadier than the gap for clients that keep their training.
-                `constant`: at the distance `threshold`
-    threshold   level of the cut; None: the default of the cut
+                `silhouette`: at the largest mean silhouette among the same merges; one group if that is below 0.15.
+                Steadier than the gap for clients that keep their training.
+                A number: at this distance (the paper)
     over        distances of this `round` (the paper), or the mean over `all` rounds that two clients share: as
                 personal models converge their updates become noise, and the mean still separates the groups
 
@@ -65,28 +63,15 @@ class ByCosine:
     [0, 0, 1, 1]
     """
 
-    cut: Annotated[Cut, Doc("stop merging at the largest gap, the best silhouette or a constant distance")] = "gap"
-    threshold: Annotated[
-        float | None,
-        Interval(ge=0, le=2),
-        Doc("least gap (default 0.03), least silhouette (0.15) or distance (1.0), depending on `cut`"),
-    ] = None
+    cut: Annotated[
+        Cut | float, Interval(ge=0, le=2), Doc("stop merging at the largest gap, the best silhouette, or this distance")
+    ] = "gap"
     over: Annotated[Over, Doc("distances of this `round`, or the mean of `all` rounds so far")] = "round"
-
-    def __post_init__(self) -> None:
-        top = 1.0 if self.cut == "silhouette" else FARTHEST
-        if not 0 <= self.level <= top:
-            raise ConfigError(f"threshold of a {self.cut} must be in 0..{top:g} (got {self.threshold})")
 
     @property
     def remembers(self) -> tuple[str, ...]:
         """The distances of all rounds, if they count."""
         return (PAIRS,) if self.over == "all" else ()
-
-    @property
-    def level(self) -> float:
-        """Level of the cut."""
-        return LEVELS[self.cut] if self.threshold is None else self.threshold
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """Group the clients of this round; absent clients do not count."""
@@ -108,15 +93,15 @@ class ByCosine:
 
     def _cut(self, tree: Matrix, distances: Matrix) -> float:
         heights: Vector = tree[:, 2]
-        if self.cut == "constant":
-            return self.level
+        if not isinstance(self.cut, str):
+            return self.cut
         if len(heights) == 1:
             return 1.0
         rising = np.maximum.accumulate(heights)[len(heights) // 2 - 1 :]
         jumps, middles = np.diff(rising), rising[:-1] + np.diff(rising) / 2
         good = jumps if self.cut == "gap" else [silhouette(distances, _labels(tree, one)) for one in middles]
         best = int(np.argmax(good))
-        return float(middles[best]) if good[best] >= self.level else FARTHEST + 1
+        return float(middles[best]) if good[best] >= LEVELS[self.cut] else FARTHEST + 1
 
 
 def silhouette(distances: Matrix, labels: NDArray[np.intp]) -> float:
