@@ -6,7 +6,7 @@ import re
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -52,9 +52,9 @@ def on_superlink(config: Config, out: Path, say: Say, *, kit: Path | None = None
     with _connected(kit, superlink) as link, temp_folder() as folder:
         link.wait(START_SECONDS, say)
         write_app(folder / "app", config, out, None if kit is None else kit / ENROLLED)
-        started = link.call("run", str(folder / "app"), link.name)
-        say(f"started run {app_name(out)} (number {started['run-id']}) on {link.address or link.name}")
-        _follow_run(link, str(started["run-id"]), app_name(out), say)
+        number = link.submit(folder / "app")
+        say(f"started run {app_name(out)} (number {number}) on {link.address or link.name}")
+        _follow_run(link, number, app_name(out), say)
 
 
 def follow(run: str | None, say: Say, *, kit: Path | None, superlink: str | None) -> None:
@@ -96,6 +96,10 @@ class Link:
             raise RunFailed(f"flwr {words[0]} failed: {answer.get('error-message') or 'no reason given'}")
         return answer
 
+    def submit(self, app: Path) -> str:
+        """Start a run of an app, and return its number."""
+        return str(self.call("run", str(app), self.name)["run-id"])
+
     def wait(self, seconds: float, say: Say) -> None:
         """Wait until the SuperLink answers, if its address is known."""
         ends, silent = time.monotonic() + seconds, False
@@ -134,31 +138,37 @@ class Link:
             assert process.stdout is not None
             for line in process.stdout:
                 lines += 1
-                if lines > seen:
-                    _show([line], say)
+                text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()  # without colours
+                if lines > seen and text not in ("", "INFO :") and not text.startswith("Using SuperLink: "):
+                    say(text)
         return max(lines, seen)
 
 
 def _follow_run(link: Link, number: str, name: str, say: Say) -> None:
-    """Show the log of a run until it ends; if the connection is lost, wait for the SuperLink and go on."""
-    seen, ends, status = 0, time.monotonic() + PATIENCE_SECONDS, ""
+    """Show the log of a run until it ends, or until Ctrl-C ends this command."""
     try:
-        while not status.startswith("finished"):
-            seen = link.stream(number, seen, say)
-            try:
-                found = link.find(number)
-            except RunFailed:
-                if time.monotonic() > ends:
-                    raise
-                say("lost the connection to the SuperLink; the run goes on")
-                link.wait(PATIENCE_SECONDS, say)
-                continue
-            status, ends = found["status"], time.monotonic() + PATIENCE_SECONDS
+        _show_run(link, number, say)
     except KeyboardInterrupt:
         raise RunStopped(
             f"run {name} goes on without this command; with the same --kit or --superlink, `fedmerit flower follow "
             f"{name}` shows it and `fedmerit flower stop {name}` stops it"
         ) from None
+
+
+def _show_run(link: Link, number: str, say: Say) -> None:
+    """Show the log of a run until it ends; if the connection is lost, wait for the SuperLink and go on."""
+    seen, ends, status = 0, time.monotonic() + PATIENCE_SECONDS, ""
+    while not status.startswith("finished"):
+        seen = link.stream(number, seen, say)
+        try:
+            found = link.find(number)
+        except RunFailed:
+            if time.monotonic() > ends:
+                raise
+            say("lost the connection to the SuperLink; the run goes on")
+            link.wait(PATIENCE_SECONDS, say)
+            continue
+        status, ends = found["status"], time.monotonic() + PATIENCE_SECONDS
     if status != FINISHED:
         raise RunFailed(f"{NOT_ENDED} (Flower's status: {status}; {found['status-details']})")
 
@@ -205,10 +215,8 @@ def on_loopback(config: Config, out: Path, say: Say, nodes: Sequence[str] = ()) 
         write_app(folder / "app", config, out)
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, in plain text")
         with loopback(folder, clients, configs=configs) as federation:
-            federation.run(folder / "app")
-            _show(_tail(folder / "run.log", federation.processes["run"]), say)
-    if not (out / MODEL).exists():
-        raise RunFailed(NOT_ENDED)
+            link = Link(NAME, federation.environment())
+            _show_run(link, link.submit(folder / "app"), say)
 
 
 def on_simulation(config: Config, out: Path, client_cpus: int = 1) -> None:
@@ -317,22 +325,3 @@ def _count_clients(config: Config) -> int:
     task = make_task(config)
     check_config(config, task)
     return len(task.federation.names)
-
-
-def _show(lines: Iterable[str], say: Say) -> None:
-    """Pass log lines to `say`, without colours."""
-    for line in lines:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
-        if text and text != "INFO :" and not text.startswith("Using SuperLink: "):
-            say(text)
-
-
-def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Yield the lines of a log as they are written, until its process ends."""
-    with path.open(encoding="utf-8", errors="replace") as log:
-        while True:
-            ended = process.poll() is not None
-            yield from log
-            if ended:
-                return
-            time.sleep(0.2)
