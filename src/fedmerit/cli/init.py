@@ -95,7 +95,7 @@ def init(
     starter = Starter(chosen, model, matters, client or "", label or "", attribute or "", order)
     write_new_file(file, starter.text(), "another FILE.toml")
     out_console.print(f"written: {file}", markup=False)
-    for command in starter.commands(file):
+    for command in (f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"):
         out_console.print(f"next: {command}", style="dim", markup=False, soft_wrap=True)
 
 

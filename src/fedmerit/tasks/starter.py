@@ -4,7 +4,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import tomli_w
@@ -102,10 +101,6 @@ class Starter:
         text = "\n".join(lines) + "\n"
         make_config(tomllib.loads(text))
         return text
-
-    def commands(self, file: Path) -> list[str]:
-        """The next commands to type."""
-        return [f"fedmerit run {file} --out runs/first", "fedmerit report runs/first --out report.html"]
 
     def _task(self) -> Lines:
         spec, several = find_task(self.data), self.is_table and is_several(self.data)
