@@ -84,10 +84,6 @@ PYTHON = [
         Recipe((DS,), server=Server(NNM(CoordinateMedian()), Momentum(lr=2.0))),
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
-    (
-        {"name": "adaptive", "search": {"adjust_on": "test"}},
-        replace(recipes.adaptive(), search=StepSearch(adjust_on="test")),
-    ),
     ({"name": "prioritized", "criteria": ["DS", "LD"], "search": "steps"}, Recipe((DS, LD), search=StepSearch())),
     (
         {

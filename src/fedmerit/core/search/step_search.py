@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fedmerit.core.models.shared import Job
-from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.parts import Words, part
 from fedmerit.core.search.evaluator import CandidateEvaluator
 from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting
 from fedmerit.core.server.optimizers import HeavyBall
@@ -35,27 +35,15 @@ class StepSearch:
     model before the round: the fall of the mean loss, or the rise of `run.measure` if it is set. The median gives each
     client one vote, whatever it claims. If no candidate gains, the least bad is used.
 
-    adjust_on   the clients' validation rows, or their test rows
-
     >>> search = StepSearch()
     >>> search.pick([0.25, 0.3]), search.pick([0.2, 0.3]), search.pick([-0.2, -0.1])
     (0, 1, 1)
     """
 
-    adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
-
+    asks: ClassVar[SplitName] = "validation"
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
-    why: ClassVar[Mapping[str, str]] = SEARCH_WHY
-
-    @property
-    def needs(self) -> Words:
-        """One model, clients that test candidates, and the plain step, which it replaces."""
-        return frozenset({"shared model", "evaluation", "plain step", "losses", f"{self.adjust_on} rows"})
-
-    @property
-    def asks(self) -> SplitName:
-        """Rows on which clients decide."""
-        return self.adjust_on
+    needs: ClassVar[Words] = frozenset({"shared model", "evaluation", "plain step", "losses", "validation rows"})
+    why: ClassVar[Mapping[str, str]] = {**SEARCH_WHY, "validation rows": "set task.validation = 0.1"}
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
         """Return the recipe's weighting with each step."""
