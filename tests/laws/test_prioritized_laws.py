@@ -39,18 +39,6 @@ def test_a_zero_removes_every_later_term(data, table):
     assert Prioritized()(table) == pytest.approx(shortened, rel=1e-12)
 
 
-@given(tables())
-def test_a_zero_first_criterion_gives_zero(table):
-    table[:, 0] = 0
-    assert (Prioritized()(table) == 0).all()
-
-
-@given(tables())
-def test_one_criterion_scores_itself(table):
-    first = table[:, :1]
-    assert (Prioritized()(first) == first[:, 0]).all()
-
-
 @given(st.data(), WIDTH)
 def test_a_better_value_never_lowers_the_score(data, m):
     row = data.draw(rows(m))

@@ -43,7 +43,6 @@ from fedmerit.core.weights.weigh import Normalise
 from fedmerit.errors import ConfigError
 
 BACKTRACKING = Backtracking()
-ADAPTIVE = StepSearch()
 BY_COSINE = ByCosine()
 TOP_SHARE = TopShare()
 COSINE = Contribution("cosine")
@@ -115,7 +114,6 @@ def device_aware(
 
 def adaptive(
     *criteria: Criterion | str,
-    search: StepSearch = ADAPTIVE,
     score: Score = PRIORITIZED,
     normalise: Normalise = "max",
     when_zero: WhenZero = "samples",
@@ -123,7 +121,6 @@ def adaptive(
     """Choose the length of the server's step in each round by the clients' losses, without tuning.
 
     criteria    most important first; default: dataset size
-    search      the steps to choose from, and how clients test them
 
     A client gets at most 2 times the equal share (`Cap`). Measured gains: docs/results/steps.md.
 
@@ -131,7 +128,7 @@ def adaptive(
     >>> len(adaptive(DS).weightings)
     8
     """
-    return Recipe(_by_name(criteria) or (DS,), score, normalise, when_zero, limits=(Cap(),), search=search)
+    return Recipe(_by_name(criteria) or (DS,), score, normalise, when_zero, limits=(Cap(),), search=StepSearch())
 
 
 def m2f(
