@@ -1,13 +1,11 @@
 """Blocks: arrays shared by several processes of one machine, without anything to clean up after a kill."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -43,14 +41,14 @@ class Block:
             self._map.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
-    def of_updates(cls, rows: int, length: int, memory: int | None = None, spill_to: Path | None = None) -> Block:
+    def of_updates(cls, rows: int, length: int, memory: int | None = None, spill_to: Path | None = None) -> Self:
         """A block of float32 rows: in memory up to `memory` bytes (default: a quarter of the RAM), else in a file."""
         budget = quarter_of_ram() if memory is None else memory
         folder = None if rows * length * 4 <= budget else spill_to or Path(tempfile.gettempdir())
         return cls((rows, length), np.float32, folder)
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Block:
+    def of(cls, array: NDArray[Any]) -> Self:
         """Copy an array into a new block."""
         block = cls(array.shape, array.dtype)
         if array.any():  # a new block is already zero, and uses no memory until it is written to

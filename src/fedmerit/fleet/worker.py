@@ -1,10 +1,8 @@
 """Work of the local fleet's processes: train clients, or test models on a range of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +48,7 @@ class SharedSplit:
     attributes: Mapping[str, Block]
 
     @classmethod
-    def of(cls, split: Split) -> SharedSplit:
+    def of(cls, split: Split) -> Self:
         """Copy a split into blocks."""
         attributes = {name: Block.of(np.asarray(column)) for name, column in split.attributes.items()}
         return cls(Block.of(split.x), Block.of(split.y), Block.of(split.offsets), attributes)
