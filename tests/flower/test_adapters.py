@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fleets import run_rounds
 from flwr.app import Array, ArrayRecord, Context
 from helpers import stopped
-from low_rank import CLIENTS, FEATURES, RANK, VALUES, X, another_base, task
+from low_rank import CLASSES, CLIENTS, FEATURES, RANK, VALUES, X, Y, another_base, task
 from safetensors import safe_open
 from small_app import everybody, make_app
+from torch import nn
 
-from fedmerit import Run, Task, TorchLearner, fedavg, federate, resume, run_config, run_on
+from fedmerit import Federation, Run, Task, TorchLearner, fedavg, federate, resume, run_config, run_on
 from fedmerit.config.privacy import make_collect
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import TrainConfig, make_config
 from fedmerit.core.learner import base_hash
 from fedmerit.core.types import Download
 from fedmerit.errors import ConfigError, FolderError, RunFailed, UserError
@@ -122,3 +124,53 @@ def test_merit_sends_what_the_app_sends() -> None:
     assert (record.bytes_down, record.bytes_up) == (CLIENTS * VALUES * 4, CLIENTS * VALUES * 2)
     assert {name: array.numpy().mean() for name, array in result.arrays.items()} == {"a": 1.5, "b": 1.5}
     assert {array.dtype for array in result.arrays.values()} == {"float32"}
+
+
+def lora() -> nn.Module:
+    """A GPT-2 made from a configuration, with PEFT's adapters; nothing is downloaded."""
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    size = {"vocab_size": 20, "n_positions": FEATURES, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "num_labels": CLASSES}
+    module = transformers.GPT2ForSequenceClassification(transformers.GPT2Config(**size, **ends))
+    return peft.get_peft_model(module, peft.LoraConfig(r=RANK, target_modules=["c_attn"], fan_in_fan_out=True))  # type: ignore[no-any-return]
+
+
+def tokens() -> Task:
+    pytest.importorskip("peft")
+    x, made = np.minimum(np.abs(X) * 6 + 1, 19).astype(np.int64), task()
+    rows = np.split(np.arange(len(x)), CLIENTS)
+    data = Federation.from_clients({f"site {place}": (x[own], Y[own]) for place, own in enumerate(rows)})
+    return replace(made, federation=data, learner=TorchLearner(lora, TrainConfig(lr=0.3, batch=10)))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # PEFT reads attributes that transformers deprecates
+def test_peft_lora_on_both_fleets() -> None:
+    """Needs `pip install peft` (187 MB with transformers), which is not part of the environment."""
+    made = tokens()
+    values = sum(parameter.numel() for parameter in lora().parameters() if parameter.requires_grad)
+    flower = fleet_of(made)
+    flower.meet(CLIENTS, patience=1.0)
+    with LocalFleet(made) as local:
+        (states, records), (others, _) = (run_rounds(fleet, fedavg(), 2) for fleet in (local, flower))
+    assert len(states[-1].model) == values == 2 * RANK * (16 + 48)
+    assert {record.bytes_up for record in records} == {CLIENTS * values * 4}
+    assert states[-1].model.tobytes() == others[-1].model.tobytes() != states[0].model.tobytes()
+    assert made.learner.predict(states[-1].model, made.federation.test.x).shape == (len(made.federation.test.y),)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_peft_adapters_through_merit() -> None:
+    """The app sends PEFT's adapter state and nothing else."""
+    peft, module = pytest.importorskip("peft"), lora()
+
+    def move(node: int, arrays: Any) -> Any:
+        peft.set_peft_model_state_dict(module, {name: torch.from_numpy(one.copy()) for name, one in arrays.items()})
+        return {name: one.numpy() + node for name, one in peft.get_peft_model_state_dict(module).items()}
+
+    app = make_app(lambda node: {"num-examples": 10}, lambda node, arrays: {"num-examples": 10, "accuracy": 0.5}, move)
+    strategy = Merit(fedavg(), **everybody(CLIENTS))
+    first = ArrayRecord(peft.get_peft_model_state_dict(module))
+    sent = sum(array.numpy().nbytes for array in first.values())
+    result = strategy.start(InProcessGrid(app, CLIENTS), first, num_rounds=1)
+    assert (strategy.records[0].bytes_up, sent) == (CLIENTS * sent, 2 * RANK * (16 + 48) * 4)
+    assert all(array.numpy() == pytest.approx(first[name].numpy() + 1.5) for name, array in result.arrays.items())

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import processes_of
 
 from fedmerit import Run
-from fedmerit.flower.loopback import free_port
+from fedmerit.flower.keys import AUTHORITY
+from fedmerit.flower.kit import OPERATOR_KEY, read_kit
+from fedmerit.flower.loopback import free_port, write_connection
 from fedmerit.flower.processes import end_family
 from fedmerit.flower.supernode import BIN
 
@@ -65,18 +66,28 @@ class Site:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
-    def wait_for(self, name: str, text: str) -> None:
-        self.until(lambda: text in self.log(name))
+    def wait_for(self, name: str, text: str, seconds: float = 600) -> float:
+        return self.until(lambda: text in self.log(name), seconds)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 600) -> float:
         begun = time.monotonic()
         while not condition():
             assert time.monotonic() - begun < seconds
             time.sleep(0.1)
+        return time.monotonic() - begun
 
     def processes(self, word: str) -> list[int]:
-        """The processes of this deployment whose command line has this word."""
-        return [process for process, command in processes_of(self.folder).items() if word in command]
+        """Living processes of this deployment whose command line has this word, by their home for Flower."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                ours = f"FLWR_HOME={self.folder}".encode() in (process / "environ").read_bytes()
+                command = (process / "cmdline").read_text().replace("\0", " ")
+            except OSError:  # it ended meanwhile
+                continue
+            found += [int(process.name)] if alive and ours and word in command else []
+        return found
 
     def end(self) -> None:
         for process in self.started.values():
@@ -116,6 +127,7 @@ def assert_shown(shown: str, output: str, site: Site) -> None:
 
 
 def test_the_page_is_what_happens(site: Site):
+    begun = time.monotonic()
     (config, provision, made, start, policy, doctor, healthy, server, log, grep, refused) = [text for _, text in BLOCKS]
     (site.folder / "hospitals.toml").write_text(config)
     assert_shown(made, site.call(f"{provision.strip()} --port {site.port}"), site)
@@ -127,6 +139,8 @@ def test_the_page_is_what_happens(site: Site):
         site.start(f"hospital{number}", start.strip().replace("1", str(number)))
     site.start("server", server)
     site.wait_for("server", "fedmerit: round 1,")
+    seconds = time.monotonic() - begun
+    (site.folder / "seconds").write_text(f"from nothing to the first round: {seconds:.0f} s\n")
     assert_shown(healthy, site.call(doctor), site)
     site.wait_for("server", "the run is in")
     site.until(lambda: not site.processes("flwr-serverapp") and not site.processes("flwr-clientapp"), 60)
@@ -145,11 +159,12 @@ RUN = "fedmerit flower run hospitals.toml --kit kits/server --set run.rounds=8 -
 
 
 def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
+    noticed: dict[str, float] = {}
     site.start("second", RUN)
     site.wait_for("second", "fedmerit: round 1,")
 
     kill(site.started.pop("hospital3"))
-    site.wait_for("second", "Hospital 3 left out")
+    noticed["node"] = site.wait_for("second", "Hospital 3 left out")
     site.start("hospital3", "sh hospital-3/start.sh")
 
     site.started["second"].send_signal(signal.SIGINT)
@@ -162,7 +177,7 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
         (superlink,) = site.processes("fedmerit.flower.superlink")
         os.kill(superlink, signal.SIGKILL)
         lost = "lost the connection to the SuperLink"
-        site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
+        noticed[f"SuperLink {time_of}"] = site.until(lambda: site.log("follow").count(lost) >= time_of)  # noqa: B023
         rounds = site.log("follow").count("fedmerit: round")
         site.start(f"superlink{time_of}", f"env FEDMERIT_LOG=json sh -c 'cd kits/server/state && exec {SUPERLINK}'")
         site.until(lambda: site.log("follow").count("fedmerit: round") > rounds)  # noqa: B023
@@ -171,7 +186,9 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
 
     (serverapp,) = site.processes("flwr-serverapp")
     os.kill(serverapp, signal.SIGKILL)
-    assert site.started["follow"].wait(30) == 1
+    begun = time.monotonic()
+    assert site.started["follow"].wait(60) == 1
+    noticed["ServerApp"] = time.monotonic() - begun
     assert "the process of the ServerApp ended (signal 9)" in site.log("follow")
 
     site.start("resumed", RUN)
@@ -179,6 +196,8 @@ def test_no_kill_loses_a_round_and_each_is_noticed_in_time(site: Site):
     assert site.started["resumed"].wait(60) == 0
     rounds = [row["round"] for row in Run.load(site.folder / "runs/second").ledger.rounds()]
     assert rounds == list(range(1, 9))
+    (site.folder / "noticed").write_text(json.dumps(noticed))
+    assert noticed["ServerApp"] < 30
 
 
 def test_a_run_is_stopped_by_its_name(site: Site):
@@ -189,6 +208,57 @@ def test_a_run_is_stopped_by_its_name(site: Site):
     assert "finished:stopped" in site.log("third")
     assert "has ended" in site.call("fedmerit flower stop third --kit kits/server")
     assert "has no run fourth" in site.call("fedmerit flower stop fourth --kit kits/server")
+
+
+HOSTILE = """
+import time
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client = ClientApp()
+server = ServerApp()
+
+@client.query()
+def leak(message, context):
+    Path("SERVED").touch()
+    return Message(RecordDict(), reply_to=message)
+
+@server.main()
+def main(grid, context):
+    node, content = sorted(grid.get_node_ids())[0], RecordDict({"c": ConfigRecord({"x": 1})})
+    waiting, reasons = set(), {}
+    messages = [Message(content, dst_node_id=node, message_type="query") for _ in range(1000)]
+    waiting |= set(grid.push_messages(messages))
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            waiting.discard(reply.metadata.reply_to_message_id)
+            reason = reply.error.reason if reply.has_error() else "SERVED"
+            reasons[reason] = reasons.get(reason, 0) + 1
+        time.sleep(1)
+    print("answers:", reasons, flush=True)
+"""
+
+
+def test_none_of_1000_requests_of_an_app_with_code_is_served(site: Site):
+    app = site.folder / "app"
+    app.mkdir()
+    (app / "leak.py").write_text(HOSTILE.replace("SERVED", str(site.folder / "served"), 1))
+    components = '[tool.flwr.app]\npublisher = "x"\n[tool.flwr.app.components]\n'
+    project = '[project]\nname = "leak"\nversion = "1.0.0"\nlicense = "Apache-2.0"\ndescription = "x"\n'
+    (app / "pyproject.toml").write_text(f'{project}{components}serverapp = "leak:server"\nclientapp = "leak:client"\n')
+    kit = read_kit(site.folder / "kits/server")
+    write_connection(site.folder / "flwr-hostile", kit.address, kit.folder / AUTHORITY, kit.folder / OPERATOR_KEY)
+    before = len((site.folder / "kits/hospital-1/answers.jsonl").read_text().splitlines())
+    begun = time.monotonic()
+    site.start("hostile", f"flwr run {app} here --stream")
+    site.wait_for("hostile", "answers:", 1500)
+    (site.folder / "hostile-seconds").write_text(f"{time.monotonic() - begun:.0f}")
+    assert '{"refused by the site\'s policy: the app brings code: leak.py": 1000}' in site.log("hostile")
+    assert not (site.folder / "served").exists()
+    logs = [(site.folder / f"kits/hospital-{n}/answers.jsonl").read_text().count("brings code") for n in range(1, 5)]
+    assert sum(logs) == 1000, (logs, before)
 
 
 def test_nothing_stays_behind(site: Site):
