@@ -125,7 +125,7 @@ FLEETS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FLEETS)
-def test_no_reply_ends_a_round_of_a_fleet(name: str):
+def test_no_reply_ends_a_round_of_a_fleet(name: str, caplog: pytest.LogCaptureFixture):
     make, kinds = FLEETS[name]
     recipe, random = make(), np.random.default_rng(24)
     made = Task(task().federation, ProbabilisticSoftmax())
@@ -151,6 +151,7 @@ def test_no_reply_ends_a_round_of_a_fleet(name: str):
             assert len(text) <= MOST_TEXT
             assert text.isprintable()
         assert np.isfinite(told.weights.weights).all()
+    assert all(logged.getMessage().isprintable() for logged in caplog.records)
 
 
 class Spoiling(InProcessGrid):

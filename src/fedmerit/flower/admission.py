@@ -23,6 +23,7 @@ from fedmerit.config.sections import Count, Section, validate
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Limits
 from fedmerit.core.reasons import called
+from fedmerit.core.showing import printable
 from fedmerit.core.types import EMPTY, ClientId
 from fedmerit.errors import ConfigError
 from fedmerit.store.files import write_new_file
@@ -180,7 +181,8 @@ class Admission:
         return next(filter(None, reasons), None)
 
     def refuse(self, node: int, reason: str) -> None:
-        """Refuse a node, and log each reason once."""
+        """Refuse a node, and log each reason once, without control characters that a claim may contain."""
+        reason = printable(reason)
         if self.refused.get(node) != reason:
             log.warning("fedmerit: node %d is refused: %s", node, reason)
         self.refused[node] = reason
