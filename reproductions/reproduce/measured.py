@@ -23,8 +23,6 @@ from fedmerit.study.workers import Ended, OnStep, Step
 from reproductions.reproduce.runner import Watch
 
 Alike: TypeAlias = Callable[[str], object]
-DIVERGED = 0.2
-"""A run whose last accuracy is below this has diverged: on MNIST chance is 0.1, and every other run is above 0.9."""
 COLUMNS = ("row", "seed", "rounds", "accuracy", "diverged", "settings", "instructions")
 """The columns before the cells; `settings` is a hash, so that runs of different settings do not mix."""
 
@@ -148,7 +146,11 @@ def _on_step(plan: Plan, file: Path, show: OnStep | None, step: Step) -> None:
 
 
 def append(plan: Plan, runs: Sequence[Member], file: Path) -> None:
-    """Append the finished runs that the file does not have, a whole line at a time."""
+    """Append the finished runs that the file does not have, a whole line at a time.
+
+    A run whose last accuracy is below the lowest target has diverged: its clients' updates are not finite, so the model
+    stays as it is.
+    """
     done = read_measured(plan, file).lines
     for run in runs:
         if (run.row, run.seed) in done or not run.finished:
@@ -157,7 +159,7 @@ def append(plan: Plan, runs: Sequence[Member], file: Path) -> None:
             read = read_metrics(ledger, plan.targets, plan.shares, or_equal=plan.or_equal)
             instructions = ledger.meta()["instructions"]
         accuracy = read.values["accuracy"]
-        values = (run.row, run.seed, run.config.run.rounds, f"{accuracy:.4f}", not accuracy >= DIVERGED)
+        values = (run.row, run.seed, run.config.run.rounds, f"{accuracy:.4f}", not accuracy >= min(plan.targets))
         cells = {cell_name(*cell): rounds for cell, rounds in read.reached.items()}
         line = dict(zip(COLUMNS, (*values, settings_of(plan, run.row), instructions), strict=True))
         new = not file.exists()
