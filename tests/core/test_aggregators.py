@@ -74,8 +74,8 @@ def test_weight_two_is_two_clients(aggregator: Aggregator) -> None:
 @pytest.mark.parametrize("aggregator", ROBUST, ids=repr)
 @pytest.mark.parametrize("size", [10.0, 1e6, 1e15])
 def test_a_third_of_the_weight_cannot_take_the_aggregate_away(aggregator: Aggregator, size: float) -> None:
-    hostile = ROWS.copy()
-    hostile[6:] = size * np.sign(RANDOM.normal(size=(3, 40)))
+    hostile, random = ROWS.copy(), np.random.default_rng(6)
+    hostile[6:] = size * np.sign(random.normal(size=(3, 40)))
     weights = np.array([0.12, 0.08, 0.11, 0.13, 0.12, 0.11, 0.09, 0.12, 0.12])
     found = aggregated(aggregator, hostile, weights)
     assert np.linalg.norm(found) <= 2 * np.linalg.norm(ROWS[:6], axis=1).max()

@@ -308,10 +308,6 @@ def test_a_recipe_comes_back_as_it_was(name: str):
     assert part_text(text) == repr(recipe)
 
 
-def test_settings_that_are_gone_are_ignored_in_old_ledgers():
-    assert part_from_json('{"is": "ByCosine", "cut": "gap", "threshold": null, "over": "all"}') == ByCosine(over="all")
-
-
 @dataclass(frozen=True)
 class Mine:
     power: float = 2.0

@@ -171,6 +171,4 @@ def _part(value: Any) -> Any:
         return find_criterion(settings["name"])
     if value[KIND] not in known_parts():
         raise DataError(f"part {value[KIND]!r} is user-defined and cannot be rebuilt from JSON; pass the recipe itself")
-    kind = known_parts()[value[KIND]]
-    names = {field.name for field in fields(kind)}  # an old ledger may have settings that are gone
-    return kind(**{name: one for name, one in settings.items() if name in names})
+    return known_parts()[value[KIND]](**settings)

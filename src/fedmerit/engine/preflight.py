@@ -13,7 +13,7 @@ from fedmerit.core.attacks.adaptive import USES_ROWS, USES_RULE
 from fedmerit.core.attacks.answers import Liar
 from fedmerit.core.attacks.attack import Attackers, CollusiveAttack
 from fedmerit.core.attacks.coalitions import Eraser
-from fedmerit.core.attacks.rows import WANTED
+from fedmerit.core.attacks.rows import TARGET_LABEL
 from fedmerit.core.collect.attacked import output_entries
 from fedmerit.core.collect.collect import Collect, Poisson, Uniform
 from fedmerit.core.collect.facts_first import FactsFirst
@@ -96,7 +96,7 @@ def check_attackers(
             if holds:
                 raise ConfigError(f"task.attack: {refusal}")
         if isinstance(attack, Eraser):
-            output_entries(server, WANTED)
+            output_entries(server, TARGET_LABEL)
 
 
 def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:

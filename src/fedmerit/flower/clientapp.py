@@ -104,6 +104,8 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     """Train the model, and reply with the update and the facts that the server requested."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
     personal, uploads, wire = (setting(content, name, str) for name in ("personal", "uploads", "wire"))
+    if wire not in WIRES:
+        raise InvalidRecord(f"setting 'wire' must be {' or '.join(WIRES)} (got {wire!r:.80})")
     lr, fact_names = setting(content, "lr", float), setting(content, "facts", list)
     start = _model_in(content, context)
     vectors = {

@@ -139,7 +139,8 @@ def exchange(
             gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
         else:
             fine, unread = read_replies(read, {client: reply.content})
-            answers, failed = answers | fine, failed | unread
+            answers.update(fine)
+            failed.update(unread)
             release_arrays(reply.content)
     answers = dict(sorted(answers.items()))
     unanswered = {client: message_id for message_id, client in waiting.items()}

@@ -28,7 +28,7 @@ from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError, FolderError
 
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmerit.core.attacks.attack import Scene
-from fedmerit.core.attacks.rows import WANTED
+from fedmerit.core.attacks.rows import TARGET_LABEL
 from fedmerit.core.types import Rows
 
 UNEQUAL = 0.01
@@ -116,6 +116,6 @@ class Eraser:
 
     def collude(self, scene: Scene) -> Rows:
         """Lower the output of one class."""
-        sent, entries = scene.own.copy(), scene.entries(WANTED)
+        sent, entries = scene.own.copy(), scene.entries(TARGET_LABEL)
         sent[:, entries] = np.float32(-self.strength) * np.abs(sent[:, entries])
         return sent

@@ -10,8 +10,8 @@ from fedmerit.core.types import Samples
 from fedmerit.errors import DataError
 
 Labels = NDArray[np.int64]
-WANTED = 0
-"""The label that backdoors want, and the class that an eraser removes."""
+TARGET_LABEL = 0
+"""The target label of backdoors, and the class that an eraser removes."""
 BRIGHTEST = 255
 LOUD_FEATURE = 3.0
 """Value of the trigger in rows of features: three deviations if features are standardised."""
@@ -51,7 +51,7 @@ class Backdoor:
 
     def wanted(self, y: Labels, classes: int) -> Labels:
         """Want one label for all rows."""
-        return np.full_like(y, WANTED)
+        return np.full_like(y, TARGET_LABEL)
 
 
 def poisoned_rows(

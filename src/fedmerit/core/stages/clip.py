@@ -35,8 +35,8 @@ class Clip:
 
     times   multiple of the median
 
-    >>> Clip(2.0).times
-    2.0
+    >>> clip_factors(np.array([1.0, 2.0, 10.0]), limit=Clip().times * 2.0).tolist()
+    [1.0, 1.0, 0.2]
     """
 
     times: Annotated[float, Interval(gt=0), Doc("multiple of the median norm of the updates")] = 1.0
